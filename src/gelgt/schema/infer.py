@@ -276,13 +276,16 @@ _CREATED = (
     *("add", "hire"),
 )
 _LIFE = ("birth", "dob", "born", "death", "died", "found", "establish", "built", "manufactur")
-_OTHER = (
-    *_LIFE,
-    *("expir", "due", "deadline", "valid", "until", "to", "end", "ended", "clos", "finish"),
-    *("complet", "deliver", "arriv", "return", "cancel", "resol", "releas", "retir", "terminat"),
-    *("updat", "modif", "chang", "edit", "last", "latest", "delet", "remov"),
-    *("schedul", "plan", "planned", "estimat", "expect", "target", "next", "renew", "effectiv"),
+_HAPPENED = (
+    *("end", "ended", "clos", "finish", "complet", "deliver", "arriv", "return", "cancel", "resol"),
+    *("releas", "retir", "terminat", "delet", "remov"),
 )
+_NOT_YET = (
+    *("expir", "due", "deadline", "valid", "until", "to", "schedul", "plan", "planned", "estimat"),
+    *("expect", "target", "next", "renew", "effectiv"),
+)
+_OVERWRITTEN = ("updat", "modif", "chang", "edit", "last", "latest")
+_OTHER = (*_LIFE, *_HAPPENED, *_NOT_YET, *_OVERWRITTEN)
 # Of these, the ones that create the rows of a table of such events: `returns.returned_at`. Planned
 # and final times lie after the row's creation there too.
 _EVENTS = (
@@ -340,6 +343,11 @@ def time_candidates(
             found.append(TimeColumn(column.name, "inferred", f"grows with '{number}'"))
     begins = [c for c in filled if _time_words(c.name)[-2:] in _BEGINS]
     found += [_time_column(c, "no version is older") for c in begins]
+    # Without a better one, what happened to nearly every row: `stays.arrived_at`.
+    no_moment = (*_LIFE, *_NOT_YET, *_OVERWRITTEN)
+    happened = [c for c in filled if _says(c.name, _HAPPENED) and not _says(c.name, no_moment)]
+    happened.sort(key=lambda c: (c.nulls, probe.median(table, c.name) or 0.0))
+    found += [_time_column(c, "what happened to nearly every row") for c in happened]
     unique: dict[str, TimeColumn] = {}
     for time in found:
         unique.setdefault(time.column, time)
