@@ -83,7 +83,9 @@ def main() -> int:
             counts.setdefault("all", Counter())[verdict.outcome] += 1
             counts["all"]["lost"] += bool(verdict.lost)
             if verdict.outcome in ("wrong", "crashed"):
-                print(line(number, world, verdict), f"{time.perf_counter() - began:.1f} s", flush=True)
+                print(
+                    line(number, world, verdict), f"{time.perf_counter() - began:.1f} s", flush=True
+                )
         _say(counts)
         return 1 if counts["all"]["wrong"] + counts["all"]["crashed"] else 0
 

@@ -59,8 +59,7 @@ THEMES = (
     "accounts account payments payment payment_lines payment_line features feature tiers tier "
     "vendors vendor",
     "farms farm harvests harvest lots lot crops crop soils soil cooperatives cooperative",
-    "Students Student Exams Exam ExamParts ExamPart Modules Module Degrees Degree "
-    "Colleges College",
+    "Students Student Exams Exam ExamParts ExamPart Modules Module Degrees Degree Colleges College",
     "donors donor donations donation pledges pledge campaigns campaign causes cause "
     "chapters chapter",
 )
@@ -75,6 +74,7 @@ BIRTHS = (
 SHARES = (0.0, 0.001, 0.005, 0.01, 0.019, 0.021, 0.03, 0.04, 0.06, 0.1, 0.2, 0.45, 0.55, 0.8)
 TAGS = ("amount", "score", "weight", "value", "price", "points", "total", "level_value")
 WORDS = ("red", "green", "blue", "north", "south", "basic", "plus", "gold", "new", "old", "web")
+FAR = 253_402_214_400  # 9999-12-31
 PLAIN_FORMS = ("iso", "iso", "iso", "t")
 
 
@@ -92,6 +92,33 @@ class Maker:
         self._time()
         self._entities()
         self._events()
+
+    def surroundings(self) -> None:
+        """What a database has besides, and what nothing is wrong with; behind all shapes."""
+        world = self.world
+        if self.chance(0.3):
+            self._other_events()
+        if self.group not in world.tables and self.chance(0.25):
+            count = int(self.random.integers(5, 60))
+            founded = self.start - (self.random.random(count) * 900 * DAY).astype(np.int64)
+            parent, form = self.add(self.group, cut(founded, self.form())), "iso"
+            self.put(parent, self.pick(["founded_at", "created_at"]), self.times(parent.born, form))
+            self.put_key(self.entities, parent, self.random.integers(0, count, self.count))
+        if self.chance(0.25):
+            staff = self.staff()
+            self.put_key(self.events, staff, self.random.integers(0, staff.rows, len(self.owner)))
+
+    def _other_events(self) -> None:
+        owner = self.random.integers(0, self.count, int(self.random.integers(200, 3000)))
+        came, form = self.within(owner), self.form()
+        table = self.add(
+            self.pick(["newsletters", "logins_seen", "letters", "checks"]), cut(came, form)
+        )
+        self.put(
+            table, self.pick(["created_at", "date", "sent_at", "timestamp"]), self.times(came, form)
+        )
+        self.put_key(table, self.entities, owner)
+        self.world.harmless.add(table.name)
 
     # What is drawn.
     def pick(self, options: Sequence[Any]) -> Any:
@@ -171,7 +198,9 @@ class Maker:
         self.group_left, self.group_of = left, self.random.integers(0, len(left), n)
         self.left = left[self.group_of]
         known = np.minimum(self.left, self.end) - self.start
-        self.born = np.minimum(self.born, self.start + (self.random.random(n) * known / 2).astype(np.int64))
+        self.born = np.minimum(
+            self.born, self.start + (self.random.random(n) * known / 2).astype(np.int64)
+        )
 
     def _events(self) -> None:
         random = self.random
@@ -255,7 +284,9 @@ class Maker:
         """Times at random in the lives of some entities."""
         begin = self.born[owner]
         end = np.minimum(self.left[owner], self.end)
-        return (begin + self.random.random(len(owner)) * np.maximum(end - begin, 1)).astype(np.int64)
+        return (begin + self.random.random(len(owner)) * np.maximum(end - begin, 1)).astype(
+            np.int64
+        )
 
     def add(self, name: str, born: Times, *, key: str = "", is_kept: bool = False) -> Table:
         """A table with a primary key and its tag."""
@@ -294,14 +325,20 @@ class Maker:
         if self.chance(0.5):
             words = self.random.choice(WORDS, int(self.random.integers(2, 5)), replace=False)
             values: list[Any] = self.random.choice(words, rows).tolist()
-            self.put(table, str(self.pick(["type", "segment", "class", "state", "colour"])),
-                     Column("category", values))
+            self.put(
+                table,
+                str(self.pick(["type", "segment", "class", "state", "colour"])),
+                Column("category", values),
+            )
         else:
             values = np.round(self.random.normal(50, 20, rows), 1).tolist()
             holes = self.some(rows, self.share(0, 0.2))
             values = [None if hole else v for v, hole in zip(values, holes)]
-            self.put(table, str(self.pick(["size", "rate", "index", "age", "distance"])),
-                     Column("number", values))
+            self.put(
+                table,
+                str(self.pick(["size", "rate", "index", "age", "distance"])),
+                Column("number", values),
+            )
 
     def times(
         self,
@@ -318,10 +355,25 @@ class Maker:
         values = [t if f else None for t, f in zip(times.tolist(), is_filled.tolist())]
         return Column("time", values, form=form, known=None if known is None else cut(known, form))
 
-    def later(self, kind: str, values: list[Any], known: Times, before: Any = None) -> Column:
+    def open_ended(self, times: Times, form: str) -> Column:
+        """A column of ends; what has none is empty, or ends in the year 9999."""
+        column = self.times(times, form, known=times)
+        if form in ("iso", "day") and self.chance(0.2):
+            column.values = [FAR if v is None else v for v in column.values]
+            column.before = [FAR] * len(times)
+        return column
+
+    def staff(self) -> Table:
+        """A table of people, without times."""
+        if "staff" not in self.world.tables:
+            self.filler(self.add("staff", np.full(8, ALWAYS)))
+        return self.world.tables["staff"]
+
+    def later(
+        self, kind: str, values: list[Any], known: Times, before: list[Any] | None = None
+    ) -> Column:
         """A column whose values come to be at some times; NEVER: they are as they were before."""
-        until = [before] * len(values)
-        return Column(kind, values, known=known, before=until)
+        return Column(kind, values, known=known, before=before)
 
     def gaps(
         self, rows: NDArray[np.int64], is_gap: NDArray[np.bool_], kind: str
@@ -349,15 +401,27 @@ class Maker:
         ending = {"exists": " > 0", "none": " = 0"}.get(form, "")
         sentence = f"PREDICT {aggregate}, 0, {self.window}, days){ending} FOR EACH {entity}.{key}"
         self.world.question = Question(
-            sentence, entity, table, owner or (self.event_key,), moment_,
-            time or self.event_time, value, form, self.window,
+            sentence,
+            entity,
+            table,
+            owner or (self.event_key,),
+            moment_,
+            time or self.event_time,
+            value,
+            form,
+            self.window,
         )
 
     def finish(self, shapes: tuple[str, ...]) -> World:
         """The world, its columns in any order."""
         world, random = self.world, self.random
+        self.surroundings()
+        world.harmless |= {self.event}
         if world.question is None:
-            self.ask()
+            if self.chance(0.15):
+                self.ask(value=self.events.tag, form=self.pick(["sum", "count"]))
+            else:
+                self.ask()
         for table in world.tables.values():
             names = list(table.columns)
             if self.chance(0.6):
@@ -375,6 +439,6 @@ class Maker:
                 world.splits = {"val": str(moment(val)), "test": str(moment(test))}
         world.shapes, world.first_named = shapes, self.first_named()
         if world.stratum is None:
-            left = self.left
-            world.stratum = lambda time: np.where(left > time, 0, -1)
+            left, born = self.left, self.born
+            world.stratum = lambda time: np.where((left > time) & (born <= time), 0, -1)
         return world

@@ -1,9 +1,9 @@
 """Judges what gelgt makes of a messy database whose truth is known.
 
-    answered   labels are right, nothing of the future is seen, no column tells a coin flip
-    left_out   the same, and no row of a doubtful table is seen
-    refused    a GelgtError, or a finding that stops training, that names a table or column of it
-    wrong      anything else; crashed: an error that is no GelgtError
+answered   labels are right, nothing of the future is seen, no column tells a coin flip
+left_out   the same, and no row of a doubtful table is seen
+refused    a GelgtError, or a finding that stops training, that names a table or column of it
+wrong      anything else; crashed: an error that is no GelgtError
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gelgt
-from campaigns.messy_world import ALWAYS, DAY, NEVER, Question, Table, World, moment
+from campaigns.messy_world import DAY, Question, Table, World, moment
 from gelgt.errors import GelgtError
 
 CHECKED = 120  # seeds of each split whose rows and values are looked at
@@ -21,6 +21,7 @@ MOST_SEEDS = 5000  # whose columns are tried on coin flips
 # Standard deviations: of one column among hundreds over all splits, and of the forest on
 # validation and test. One fair case in a hundred thousand exceeds either.
 COLUMN, FOREST = 6.5, 4.5
+MISSING = -1
 
 
 @dataclass
@@ -63,14 +64,12 @@ def _refusal(world: World, text: str, code: str) -> Verdict:
 
 def _errors(db: Any, task: Any, world: World) -> list[str]:
     """Messages of the findings that stop training."""
-    from gelgt.schema.findings import find
-
-    findings = [*find(db), *getattr(task, "findings", ())]
-    return [
-        f"{f.table}.{f.column} {f.message}"
-        for f in findings
-        if getattr(f, "severity", "") == "error"
-    ]
+    try:
+        from gelgt.tasks.task_findings import task_findings
+    except ImportError:  # findings have no severity yet
+        return []
+    findings = task_findings(db, task)
+    return [f"{f.table}.{f.column} {f.message}" for f in findings if f.severity == "error"]
 
 
 # Labels.
@@ -140,11 +139,17 @@ def _label_notes(world: World, db: Any, task: Any) -> list[str]:
         table = task.table(split)
         times = table.column(task.time_col).to_numpy().astype("datetime64[s]").astype(np.int64)
         entities = rows[table.column(task.entity_col).to_numpy()]
-        found = dict(zip(zip(times.tolist(), entities.tolist()),
-                         np.asarray(table.column(task.label_col).to_numpy(), float).tolist()))
+        found = dict(
+            zip(
+                zip(times.tolist(), entities.tolist()),
+                np.asarray(table.column(task.label_col).to_numpy(), float).tolist(),
+            )
+        )
         seeds = sorted(set(times.tolist()))
         truth = labels(world, seeds)
-        differ = [key for key, value in found.items() if abs(truth[key] - value) > 1e-6 * (1 + abs(value))]
+        differ = [
+            key for key, value in found.items() if abs(truth[key] - value) > 1e-6 * (1 + abs(value))
+        ]
         must, may = (
             {(t, e) for t in seeds for e in np.flatnonzero(_population(world, t)[place]).tolist()}
             for place in (0, 1)
@@ -152,12 +157,16 @@ def _label_notes(world: World, db: Any, task: Any) -> list[str]:
         absent, extra = must - found.keys(), found.keys() - may
         if differ:
             key = differ[0]
-            notes.append(f"{split}: {len(differ):,} of {len(found):,} labels differ, such as {found[key]} "
-                         f"for {truth[key]} at {moment(key[0])}")
+            notes.append(
+                f"{split}: {len(differ):,} of {len(found):,} labels differ, such as {found[key]} "
+                f"for {truth[key]} at {moment(key[0])}"
+            )
         if absent:
             notes.append(f"{split}: {len(absent):,} of {len(must):,} labels are missing")
         if extra:
-            notes.append(f"{split}: {len(extra):,} of {len(found):,} labels of entities that are not there yet")
+            notes.append(
+                f"{split}: {len(extra):,} of {len(found):,} labels of entities that are not there yet"
+            )
         if not found:
             notes.append(f"{split}: no labels")
     return notes
@@ -183,7 +192,9 @@ class _View:
         config = RunConfig.of("cpu", task.task_type, {"sampling.hops": 3, "sampling.budget": 250})
         self.world, self.task = world, task
         self.data = TrainingData.opened(db, task, in_regime(config, task))
-        self.rows = {name: _found_rows(world, self.data.db, name) for name in self.data.graph.tables}
+        self.rows = {
+            name: _found_rows(world, self.data.db, name) for name in self.data.graph.tables
+        }
         self.tables_seen: set[str] = set()
         self.notes: list[str] = []
 
@@ -203,10 +214,14 @@ class _View:
         counts: dict[str, int] = {}
         for _, seeds in self._checked():
             sample = self.data.sampler.sample(seeds.node, seeds.time, seeds.key)
-            batch = from_sample(sample, self.data.graph, seeds.time, seeds.key, np.arange(len(seeds)))
+            batch = from_sample(
+                sample, self.data.graph, seeds.time, seeds.key, np.arange(len(seeds))
+            )
             inputs = self.data.with_features(batch, None)
             seed_time = seeds.time[inputs.subgraph.numpy()]
             node, table = batch.node.numpy(), batch.table.numpy()
+            for key, count in self._early_edges(batch, seed_time):
+                counts[f"keys {key} before they named that row"] = count
             for number, name in enumerate(self.data.graph.tables):
                 places = np.flatnonzero(table == number)
                 if not len(places):
@@ -220,9 +235,7 @@ class _View:
                     counts[f"values of {name}.{column} before they were so"] = count
         return [f"{count:,} {what}" for what, count in counts.items()]
 
-    def _early_values(
-        self, inputs: Any, name: str, places: Any, rows: Any, times: Any
-    ) -> Any:
+    def _early_values(self, inputs: Any, name: str, places: Any, rows: Any, times: Any) -> Any:
         table = self.world.tables[name]
         frame, distinct = inputs.rows.frames[name], inputs.rows.places[name].numpy()
         which = np.searchsorted(distinct, inputs.rows.inverse.numpy()[places])
@@ -231,23 +244,47 @@ class _View:
                 described = table.columns.get(column)
                 if described is None or described.known is None:
                     continue
-                shown = _is_shown(frame.feat_dict[kind], place, self._before(name, column))[which]
-                early = shown & (described.known[rows] > times)
-                # a value that never changes is no news
-                early &= np.array([described.values[r] is not None for r in rows.tolist()], bool)
-                if described.before is not None:
-                    early &= np.array([described.values[r] != described.before[r] for r in rows.tolist()], bool)
+                cells = _codes(frame.feat_dict[kind], place)[which]
+                before = self._before(name, column, rows)
+                early = (cells != MISSING) & (cells != before) & (described.known[rows] > times)
                 if early.any():
                     yield column, int(early.sum())
 
-    def _before(self, table: str, column: str) -> set[int]:
-        """The codes of the value that a category has before it changes."""
-        described = self.world.tables[table].columns[column]
-        statistics = self.data.features.statistics.tables[table].get(column)
-        if described.before is None or not hasattr(statistics, "categories"):
-            return set()
-        names = {str(described.before[0]).lower()} | ({"1", "1.0"} if described.kind == "flag" else set())
-        return {i for i, c in enumerate(statistics.categories) if c.lower() in names}
+    def _before(self, name: str, column: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(rows,) the code of the value that stood there before, `MISSING` for none. Times count
+        as missing: the year 9999 and nothing are the same."""
+        described = self.world.tables[name].columns[column]
+        statistics = self.data.features.statistics.tables[name].get(column)
+        categories = getattr(statistics, "categories", None)
+        if described.before is None or categories is None:
+            return np.full(len(rows), MISSING)
+        codes: dict[Any, int] = {}
+        for code, category in enumerate(categories):
+            codes[
+                {"1": True, "true": True, "0": False, "false": False}.get(
+                    category.lower(), category
+                )
+                if described.kind == "flag"
+                else category
+            ] = code
+        return np.array([codes.get(described.before[r], MISSING) for r in rows.tolist()], np.int64)
+
+    def _early_edges(self, batch: Any, seed_time: Any) -> Any:
+        """Keys that a subgraph follows before they named what they name."""
+        graph = self.data.graph
+        child, relation = batch.edge_index[0].numpy(), batch.edge_relation.numpy()
+        node, times = batch.node.numpy()[child], seed_time[child]
+        for number, each in enumerate(graph.relations):
+            described = self.world.tables[each.child].columns.get(each.column)
+            places = np.flatnonzero(relation == number)
+            if described is None or described.known is None or not len(places):
+                continue
+            rows = self.rows[each.child][
+                node[places] - graph.offsets[graph.table_number(each.child)]
+            ]
+            early = described.known[rows] > times[places]
+            if early.any():
+                yield f"{each.child}.{each.column}", int(early.sum())
 
     # Coin flips.
     def flips_told(self) -> list[str]:
@@ -259,13 +296,17 @@ class _View:
         notes = []
         worst = np.argsort(-np.abs(z))[:3]
         if len(worst) and abs(z[worst[0]]) > COLUMN:
-            shown = ", ".join(f"'{names[i]}' (AUC {auc[i]:.3f})" for i in worst if abs(z[i]) > COLUMN)
+            shown = ", ".join(
+                f"'{names[i]}' (AUC {auc[i]:.3f})" for i in worst if abs(z[i]) > COLUMN
+            )
             notes.append(f"coin flips are told by {shown}")
         score = _forest(values[split == 0], labels_[split == 0], values[split > 0])
         if score is not None and (split > 0).any():
             z, auc = told(score[:, None], labels_[split > 0], groups[split > 0])
             if abs(z[0]) > FOREST:
-                notes.append(f"a forest has AUC {auc[0]:.3f} on coin flips ({z[0]:+.1f} deviations)")
+                notes.append(
+                    f"a forest has AUC {auc[0]:.3f} on coin flips ({z[0]:+.1f} deviations)"
+                )
         return notes
 
     def _table(self) -> Any:
@@ -280,11 +321,15 @@ class _View:
         for number, split in enumerate(("train", "val", "test")):
             seeds = data.seeds[split]
             there = np.flatnonzero(data.exists(seeds))
-            there = np.sort(np.random.default_rng(number).permutation(there)[: MOST_SEEDS // (number + 1)])
+            there = np.sort(
+                np.random.default_rng(number).permutation(there)[: MOST_SEEDS // (number + 1)]
+            )
             seeds, label = seeds.take(there), np.asarray(targets(self.task, split), float)[there]
             rows = self.rows[self.task.entity_table][seeds.node - first]
             strata = {int(t): world.stratum(int(t)) for t in np.unique(seeds.time)}
-            stratum = np.array([strata[t][r] for t, r in zip(seeds.time.tolist(), rows.tolist())], np.int64)
+            stratum = np.array(
+                [strata[t][r] for t, r in zip(seeds.time.tolist(), rows.tolist())], np.int64
+            )
             fair = np.flatnonzero(stratum >= 0)
             parts.append((seeds.take(fair), label[fair], stratum[fair], np.full(len(fair), number)))
         label, stratum, split_ = (np.concatenate([p[i] for p in parts]) for i in (1, 2, 3))
@@ -294,7 +339,11 @@ class _View:
         history = aggregates(data.task_data, node - first, time, hops=2)
         values = np.concatenate([history.values, self._structure(node, time, key)], axis=1)
         names = [*history.names, *(f"subgraph: {what}" for what in self._structure_names())]
-        label = (label > np.median(label)).astype(float) if world.question.form in ("count", "sum") else label
+        label = (
+            (label > np.median(label)).astype(float)
+            if world.question.form in ("count", "sum")
+            else label
+        )
         return values, names, label, groups, split_
 
     def _structure_names(self) -> list[str]:
@@ -314,21 +363,21 @@ class _View:
         return out
 
 
-def _is_shown(feature: Any, place: int, before: set[int]) -> NDArray[np.bool_]:
-    """(rows,) whether a cell holds a value, other than the one before it changed."""
+def _codes(feature: Any, place: int) -> NDArray[np.int64]:
+    """(rows,) what a column holds: the code of a category, 1 for any other value, `MISSING`."""
     import torch
 
     if isinstance(feature, torch.Tensor):
         if feature.dim() == 3:  # the parts of a time
-            return (feature[:, place, 1] >= 0).numpy()
+            return np.where(feature[:, place, 1].numpy() >= 0, 1, MISSING)
         if feature.is_floating_point():
-            return (~torch.isnan(feature[:, place])).numpy()
-        codes = feature[:, place].numpy()
-        return (codes >= 0) & ~np.isin(codes, list(before))
-    column = feature[:, place]
-    if hasattr(column, "to_dense") and column.values.is_floating_point():  # texts
-        return (column.values != 0).reshape(feature.size(0), -1).any(1).numpy()
-    return np.zeros(feature.size(0), bool)
+            return np.where(torch.isnan(feature[:, place]).numpy(), MISSING, 1)
+        return feature[:, place].numpy().astype(np.int64)
+    values = feature[:, place].values
+    if values.is_floating_point():  # texts
+        is_shown = (values != 0).reshape(feature.size(0), -1).any(1).numpy()
+        return np.where(is_shown, 1, MISSING)
+    return np.full(feature.size(0), MISSING)
 
 
 def told(values: Any, labels_: Any, groups: Any) -> tuple[Any, Any]:
@@ -357,7 +406,15 @@ def _forest(train: Any, labels_: Any, other: Any) -> Any:
 
     if len(np.unique(labels_)) < 2 or len(labels_) < 100:
         return None
-    settings = {"objective": "binary", "num_leaves": 15, "learning_rate": 0.1, "verbose": -1,
-                "num_threads": 1, "feature_fraction": 0.5, "min_data_in_leaf": 20, "seed": 1}
+    settings = {
+        "objective": "binary",
+        "num_leaves": 15,
+        "learning_rate": 0.1,
+        "verbose": -1,
+        "num_threads": 1,
+        "feature_fraction": 0.5,
+        "min_data_in_leaf": 20,
+        "seed": 1,
+    }
     model = lightgbm.train(settings, lightgbm.Dataset(train, labels_, params={"verbose": -1}), 40)
     return np.asarray(model.predict(other))

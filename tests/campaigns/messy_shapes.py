@@ -51,7 +51,9 @@ def random_world(random: Random, name: str = "") -> World:
     needs: dict[str, Any] = {}
     for each in sorted(chosen, key=lambda s: "birth" in s.takes):  # whose word is the last
         for what, options in each.needs.items():
-            needs[what] = options[random.integers(len(options))] if isinstance(options, tuple) else options
+            needs[what] = (
+                options[random.integers(len(options))] if isinstance(options, tuple) else options
+            )
     if needs.get("birth") == "none":
         needs["spread"] = 0.0
     maker = Maker(random, needs)
@@ -67,13 +69,18 @@ def _products(m: Maker, count: int) -> Table:
     kind = m.pick(["launched", "launched", "timeless"])
     launch = m.start - (m.random.random(count) * 300 * DAY).astype(np.int64)
     late = m.some(count, m.share(0, 0.2))
-    launch[late] += (m.random.random(int(late.sum())) * 0.3 * m.days * DAY).astype(np.int64) + 300 * DAY
+    launch[late] += (m.random.random(int(late.sum())) * 0.3 * m.days * DAY).astype(
+        np.int64
+    ) + 300 * DAY
     form = m.form()
     born = cut(launch, form) if kind == "launched" else np.full(count, ALWAYS)
     table = m.add(m.product, born)
     if kind == "launched":
-        m.put(table, m.pick(["launched_at", "created_at", "listed_on", "introduced", "added_on"]),
-              m.times(born, form))
+        m.put(
+            table,
+            m.pick(["launched_at", "created_at", "listed_on", "introduced", "added_on"]),
+            m.times(born, form),
+        )
     m.filler(table)
     return table
 
@@ -119,8 +126,9 @@ def lines_with_gaps(m: Maker) -> None:
         m.world.stratum = lambda time: np.where(products.born <= time, 0, -1)
     elif draw < 0.4:
         path = (owner_key,) if has_owner else (event_key, m.event_key)
-        m.ask(m.line, path, (event_key,), m.event_time, value=lines.tag,
-              form=m.pick(["sum", "count"]))
+        m.ask(
+            m.line, path, (event_key,), m.event_time, value=lines.tag, form=m.pick(["sum", "count"])
+        )
 
 
 def _keyed_rows(m: Maker, name: str, empty: float, lead: int) -> Table:
@@ -134,10 +142,12 @@ def _keyed_rows(m: Maker, name: str, empty: float, lead: int) -> Table:
     alone = round(len(with_event) * empty / (1 - empty)) if empty < 1 else 0
     alone = min(alone, 12_000)
     owner = np.concatenate([m.owner[with_event], m.random.integers(0, m.count, alone)])
-    born = np.concatenate([
-        m.time[with_event] - (m.random.random(len(with_event)) * lead).astype(np.int64),
-        m.within(owner[len(with_event):]),
-    ])
+    born = np.concatenate(
+        [
+            m.time[with_event] - (m.random.random(len(with_event)) * lead).astype(np.int64),
+            m.within(owner[len(with_event) :]),
+        ]
+    )
     order = m.random.permutation(len(owner))
     event = np.concatenate([with_event, np.full(alone, -1)])
     table = m.add(name, np.maximum(born, m.entities.born[owner])[order])
@@ -163,7 +173,7 @@ def abandoned_carts(m: Maker) -> None:
     name = m.pick(["carts", "quotes", "drafts", "inquiries", "applications", "reservations"])
     carts = _keyed_rows(m, name, empty, m.pick([600, 7200, 3 * DAY]))
     if m.chance(0.5):  # lines of carts, with a time through the cart alone
-        row = np.repeat(np.arange(carts.rows), 2)[: 6000]
+        row = np.repeat(np.arange(carts.rows), 2)[:6000]
         lines = m.add(f"{carts.name}_items", carts.born[row])
         m.put_key(lines, carts, row)
         m.world.doubtful.add(lines.name)
@@ -204,12 +214,29 @@ def epoch_numbers(m: Maker) -> None:
     following = np.flatnonzero(m.some(len(m.owner), m.pick([0.5, 0.9])))
     alone = m.random.integers(0, m.count, len(m.owner) // int(m.pick([2, 4])))
     owner = np.concatenate([m.owner[following], alone])
-    born = np.concatenate([m.time[following] + m.random.integers(30, 3600, len(following)), m.within(alone)])
+    born = np.concatenate(
+        [m.time[following] + m.random.integers(30, 3600, len(following)), m.within(alone)]
+    )
     order = m.random.permutation(len(owner))
     form = m.pick(["epoch s", "epoch s", "epoch ms", "epoch us"])
     table = m.add(name, born[order])
-    column = m.pick(["ts", "timestamp", "time", "created_utc", "at", "epoch", "event_ts", "rated_at",
-                     "unixtime", "when", "stamp", "createdAt", "t"])
+    column = m.pick(
+        [
+            "ts",
+            "timestamp",
+            "time",
+            "created_utc",
+            "at",
+            "epoch",
+            "event_ts",
+            "rated_at",
+            "unixtime",
+            "when",
+            "stamp",
+            "createdAt",
+            "t",
+        ]
+    )
     column = m.put(table, column, m.times(born[order], form))
     m.put_key(table, m.entities, owner[order])
     m.world.facts |= {"form": form, "column": column, "table": name}
@@ -229,8 +256,12 @@ def _once_stratum(m: Maker) -> None:
     m.world.stratum = stratum
 
 
-@shape("pointer of the entity", takes="stratum leaves",
-       once=(None, 0.5, 0.8, 0.96, 0.99), birth=("clear", "clear", "none"))
+@shape(
+    "pointer of the entity",
+    takes="stratum leaves",
+    once=(None, 0.5, 0.8, 0.96, 0.99),
+    birth=("clear", "clear", "none"),
+)
 def pointer_of_entity(m: Maker) -> None:
     last = m.last_event()
     if not m.chance(0.8):
@@ -258,7 +289,11 @@ def pointer_around(m: Maker) -> None:
     table = m.add(name, born)
     if is_timed and born[0] != ALWAYS:
         table.born[:] = cut(table.born, form)
-        m.put(table, m.pick(["created_at", "started_on", "opened_at", "signed_at"]), m.times(born, form))
+        m.put(
+            table,
+            m.pick(["created_at", "started_on", "opened_at", "signed_at"]),
+            m.times(born, form),
+        )
     middle = first[m.owner] + (m.random.random(len(m.owner)) * per[m.owner]).astype(np.int64)
     del m.events.columns[m.event_key]
     to_middle = m.put_key(m.events, table, middle)
@@ -268,13 +303,23 @@ def pointer_around(m: Maker) -> None:
     prefix = m.pick(["last", "latest", "current"])
     if where != "middle":
         last = m.last_event()
-        m.put_key(m.entities, m.events, last, f"{prefix}_{singular}_id",
-                  np.where(last >= 0, m.time[last], NEVER))
+        m.put_key(
+            m.entities,
+            m.events,
+            last,
+            f"{prefix}_{singular}_id",
+            np.where(last >= 0, m.time[last], NEVER),
+        )
     if where != "entity":
         last = np.full(table.rows, -1)
         last[middle] = np.arange(len(middle))
-        m.put_key(table, m.events, last, f"{prefix}_{singular}_id",
-                  np.where(last >= 0, m.time[last], NEVER))
+        m.put_key(
+            table,
+            m.events,
+            last,
+            f"{prefix}_{singular}_id",
+            np.where(last >= 0, m.time[last], NEVER),
+        )
     m.world.facts |= {"where": where, "between": name, "timed": is_timed}
     m.world.named |= {name, m.event, f"{prefix}_{singular}_id"}
     m.ask(m.event, (to_middle, to_entity))
@@ -288,14 +333,21 @@ def pointer_own(m: Maker) -> None:
     answered = np.where(m.some(len(following), share), following, -1)
     known = np.where(answered >= 0, m.time[answered], NEVER)
     singular = m.singular[m.event].lower()
-    name = m.pick(["last_reply_id", "next_{}_id", "superseded_by", "newest_{}_id", "followup_id",
-                   "replaced_by_id", "{}_id"]).format(singular)
+    names = ["last_reply_id", "next_{}_id", "newest_{}_id", "successor_id", "next_id"]
+    if m.world.is_declared:  # numbers under such a name are no keys otherwise
+        names += ["superseded_by", "followup_id", "replaced_by", "{}_id"]
+    name = m.pick(names).format(singular)
     name = m.put_key(m.events, m.events, answered, name, known)
     if m.chance(0.4):  # and the other way round
         previous = np.full(len(following), -1)
         has = following >= 0
         previous[following[has]] = np.flatnonzero(has)
-        m.put_key(m.events, m.events, previous, m.pick(["reply_to", "previous_{}_id", "parent_id"]).format(singular))
+        m.put_key(
+            m.events,
+            m.events,
+            previous,
+            m.pick(["reply_to", "previous_{}_id", "parent_id"]).format(singular),
+        )
     m.world.facts |= {"key": name, "share": share}
     m.world.named |= {name}
 
@@ -308,14 +360,25 @@ def harmless_keys(m: Maker) -> None:
         previous = np.full(len(following), -1)
         has = np.flatnonzero((following >= 0) & m.some(len(following), m.pick([0.2, 0.6, 1.0])))
         previous[following[has]] = has
-        m.put_key(m.events, m.events, previous,
-                  m.pick(["reply_to", "reply_to_id", "previous_{}_id", "parent_id"]).format(singular))
+        m.put_key(
+            m.events,
+            m.events,
+            previous,
+            m.pick(["reply_to", "reply_to_id", "previous_{}_id", "parent_id"]).format(singular),
+        )
     if m.chance(0.7):
         by_age = np.argsort(m.entities.born, kind="stable")
         older = np.full(m.count, -1)
-        older[by_age[1:]] = by_age[(m.random.random(m.count - 1) * np.arange(1, m.count)).astype(np.int64)]
+        older[by_age[1:]] = by_age[
+            (m.random.random(m.count - 1) * np.arange(1, m.count)).astype(np.int64)
+        ]
         older[m.some(m.count, m.share(0, 0.55))] = -1
-        m.put_key(m.entities, m.entities, older, m.pick(["manager_id", "referred_by_id", "parent_id", "sponsor_id"]))
+        m.put_key(
+            m.entities,
+            m.entities,
+            older,
+            m.pick(["manager_id", "referred_by_id", "parent_id", "sponsor_id"]),
+        )
     if m.chance(0.6):  # sessions before the event that they belong to
         chosen = np.flatnonzero(m.some(len(m.owner), 0.5))
         form = "iso"
@@ -344,8 +407,13 @@ def _unclear(m: Maker) -> None:
     m.world.unclear.add(m.entity)
 
 
-@shape("an end as the only date", takes="birth leaves", birth=("other", "other", "none"),
-       leaves=(0.02, *LEAVES, 0.95), spread=(0.0, 0.5))
+@shape(
+    "an end as the only date",
+    takes="birth leaves",
+    birth=("other", "other", "none"),
+    leaves=(0.02, *LEAVES, 0.95),
+    spread=(0.0, 0.5),
+)
 def end_as_only_date(m: Maker) -> None:
     name, form = m.pick(END_DATES), m.form()
     name = m.put(m.entities, name, m.times(m.left, form, known=m.left))
@@ -358,13 +426,27 @@ def end_as_only_date(m: Maker) -> None:
 
 @shape("a load date for a creation", takes="birth", birth="other", spread=(0.0, 0.3, 0.6))
 def load_date(m: Maker) -> None:
-    name = m.pick(["create_date", "created_at", "created", "inserted_at", "registered_on", "record_date",
-                   "snapshot_date", "added_on", "timestamp", "loaded_at"])
-    how = m.pick(["constant late", "constant late", "constant end", "constant begin", "nightly"])
-    place = {"constant late": 0.9, "constant end": 1.0, "constant begin": 0.0, "nightly": 0.97}[how]
+    name = m.pick(
+        [
+            "create_date",
+            "created_at",
+            "created",
+            "inserted_at",
+            "registered_on",
+            "record_date",
+            "snapshot_date",
+            "added_on",
+            "timestamp",
+            "loaded_at",
+        ]
+    )
+    how = m.pick(["late", "late", "end", "begin", "nightly", "lag"])
+    place = {"late": 0.9, "end": 1.0, "begin": 0.0, "nightly": 0.97, "lag": 0.0}[how]
     loaded = np.full(m.count, m.start + int(place * m.days * DAY))
     if how == "nightly":
         loaded += m.random.integers(0, 3 * 3600, m.count)
+    if how == "lag":  # entered some weeks after the entity came
+        loaded = m.born + m.random.exponential(40 * DAY, m.count).astype(np.int64)
     share = m.pick([1.0, 1.0, 1.0, 0.99, 0.9, 0.5, 0.2, 0.03])
     is_loaded = m.some(m.count, share)
     shown = np.where(is_loaded, loaded, m.born)
@@ -374,8 +456,9 @@ def load_date(m: Maker) -> None:
     m.world.facts |= {"column": name, "how": how, "share": share}
     m.world.named |= {m.entity, name}
     m.world.shown = cut(shown, form)
-    if how == "constant begin":
-        m.entities.born[:] = np.minimum(m.born, cut(shown, form))
+    m.entities.born[:] = cut(m.born, form)
+    if how == "begin":
+        m.entities.born[:] = np.minimum(m.entities.born, cut(shown, form))
     _unclear(m)
 
 
@@ -392,6 +475,7 @@ def copied_date(m: Maker) -> None:
     m.put_key(m.entities, group, row)
     is_copied = m.some(m.count, share)
     name = m.put(m.entities, name, m.times(np.where(is_copied, founded[row], m.born), form))
+    m.entities.born[:] = cut(m.born, form)
     m.world.facts |= {"column": name, "share": share}
     m.world.named |= {m.entity, name}
     _unclear(m)
@@ -406,7 +490,9 @@ def empty_between(m: Maker) -> None:
     first = np.cumsum(per) - per
     born = np.maximum(m.born[holder], m.start)
     middle = first[m.owner] + (m.random.random(len(m.owner)) * per[m.owner]).astype(np.int64)
-    name = m.pick(["guests_of", "profiles", "devices_used", "accounts_held", "dependants", "vehicles"])
+    name = m.pick(
+        ["guests_of", "profiles", "devices_used", "accounts_held", "dependants", "vehicles"]
+    )
     form = m.form()
     table = m.add(name, cut(born, form))
     order = np.argsort(born, kind="stable")
@@ -415,7 +501,9 @@ def empty_between(m: Maker) -> None:
         rank = np.empty(table.rows)
         rank[order] = np.arange(table.rows) / table.rows
         empty = rank < share if how == "old" else rank >= 1 - share
-    column = m.pick(["signed_up_at", "created_at", "registered_on", "joined_at", "opened_on", "date"])
+    column = m.pick(
+        ["signed_up_at", "created_at", "registered_on", "joined_at", "opened_on", "date"]
+    )
     m.put(table, column, m.times(born, form, ~empty))
     del m.events.columns[m.event_key]
     to_middle = m.put_key(m.events, table, middle)
@@ -423,17 +511,26 @@ def empty_between(m: Maker) -> None:
     m.world.facts |= {"empty": share, "how": how, "between": name}
     m.world.named |= {name, column}
     m.world.doubtful.add(name)
-    m.ask(m.event, (to_middle, to_entity), value=m.events.tag,
-          form=m.pick(["exists", "exists", "none", "count", "sum"]))
+    m.ask(
+        m.event,
+        (to_middle, to_entity),
+        value=m.events.tag,
+        form=m.pick(["exists", "exists", "none", "count", "sum"]),
+    )
 
 
 @shape("empty times of the entity", takes="birth", birth="other", spread=(0.0, 0.3, 0.6))
 def empty_entity_times(m: Maker) -> None:
     share, how = m.share(), m.pick(["any", "old"])
     form = m.form()
-    empty = m.some(m.count, share) if how == "any" else np.argsort(np.argsort(m.born)) < share * m.count
-    name = m.put(m.entities, m.pick(["created_at", "signup_date", "joined_at", "since"]),
-                 m.times(m.born, form, ~empty))
+    empty = (
+        m.some(m.count, share) if how == "any" else np.argsort(np.argsort(m.born)) < share * m.count
+    )
+    name = m.put(
+        m.entities,
+        m.pick(["created_at", "signup_date", "joined_at", "since"]),
+        m.times(m.born, form, ~empty),
+    )
     m.entities.born[:] = cut(m.born, form)
     m.world.shown = np.where(empty, NEVER, cut(m.born, form))
     m.world.facts |= {"empty": share, "how": how, "column": name}
@@ -450,16 +547,32 @@ def _along(
     reasons = m.random.choice(["moved", "price", "other", "quality"], rows).tolist()
     late: dict[str, Column] = {
         m.pick(["reason", "cancel_reason", "end_note"]): m.later(
-            "category", [r if h else None for r, h in zip(reasons, has)], stored),
+            "category", [r if h else None for r, h in zip(reasons, has)], stored
+        ),
         m.pick(["refund", "fee", "final_balance"]): m.later(
-            "number", [float(v) if h else None for v, h in zip(m.random.integers(0, 90, rows), has)], stored),
+            "number",
+            [float(v) if h else None for v, h in zip(m.random.integers(0, 90, rows), has)],
+            stored,
+        ),
     }
+    late |= {m.pick(["ended_by", "handled_by"]): Column("key", [], known=stored)}
     if flags:
-        late["is_active"] = m.later("flag", [not h for h in has], stored, before=True)
-        late["status"] = m.later("category", ["ended" if h else "running" for h in has], stored, before="running")
+        late["is_active"] = m.later("flag", [not h for h in has], stored, [True] * rows)
+        before = m.random.choice(
+            m.pick([["running"], ["new", "running"], ["a", "b", "c"]]), rows
+        ).tolist()
+        ended = m.pick(["ended", "closed"])
+        status = [ended if h else b for h, b in zip(has, before)]
+        late["status"] = m.later("category", status, stored, before)
     names = list(late)
     for place in m.random.permutation(len(names))[: int(m.random.integers(1, len(names) + 1))]:
-        name = m.put(table, names[place], late[names[place]])
+        column = late[names[place]]
+        if column.kind == "key":
+            staff = m.staff()
+            column.parent = staff.name
+            column.values = np.where(has, m.random.integers(0, staff.rows, rows), -1).tolist()
+            names[place] += "_" + m.style.format("staff")
+        name = m.put(table, names[place], column)
         m.world.facts.setdefault("along", []).append(name)
         m.world.named.add(name)
 
@@ -467,15 +580,18 @@ def _along(
 @shape("dates inside the entity", takes="leaves", leaves=(0.005, 0.02, *LEAVES))
 def dates_in_entity(m: Maker) -> None:
     name, form = m.pick(END_DATES), m.form(epochs=0.1)
-    name = m.put(m.entities, name, m.times(m.left, form, known=m.left))
+    name = m.put(m.entities, name, m.open_ended(m.left, form))
     m.world.facts |= {"column": name, "filled": float(np.mean(m.left < NEVER))}
     m.world.named |= {m.entity, name}
     if m.chance(0.7):
         _along(m, m.entities, m.left, cut(m.left, form), flags=m.chance(0.5))
     if m.chance(0.3):  # known ahead, and harmless
         planned = m.born + 400 * DAY
-        m.put(m.entities, m.pick(["renewal_on", "next_review", "valid_until"]),
-              m.times(planned, "day", known=m.entities.born))
+        m.put(
+            m.entities,
+            m.pick(["renewal_on", "next_review", "valid_until"]),
+            m.times(planned, "day", known=m.entities.born),
+        )
 
 
 @shape("dates inside parents", takes="leaves", groups=True, leaves=(0.1, 0.3, 0.6))
@@ -486,7 +602,11 @@ def dates_in_parents(m: Maker) -> None:
     count = len(closed)
     founded = cut(m.start - (m.random.random(count) * 300 * DAY).astype(np.int64), form)
     group = m.add(m.group, founded)
-    m.put(group, m.pick(["founded_at", "created_at", "opened_on", "registered_on"]), m.times(founded, form))
+    m.put(
+        group,
+        m.pick(["founded_at", "created_at", "opened_on", "registered_on"]),
+        m.times(founded, form),
+    )
     name = m.put(group, m.pick(END_DATES), m.times(closed, form, known=closed))
     if m.chance(0.6):
         _along(m, group, closed, cut(closed, form), flags=m.chance(0.5))
@@ -503,14 +623,31 @@ def dates_in_events(m: Maker) -> None:
     has = (following >= 0) & m.some(len(following), share)
     known = np.where(has, m.time[following], NEVER)
     form = m.event_form if m.chance(0.7) else m.form()
-    name = m.pick(["returned_at", "closed_at", "paid_on", "completed_at", "resolved_at", "released_on",
-                   "delivered_at", "answered_at", "ended_at", "checked_out", "settled_on"])
+    name = m.pick(
+        [
+            "returned_at",
+            "closed_at",
+            "paid_on",
+            "completed_at",
+            "resolved_at",
+            "released_on",
+            "delivered_at",
+            "answered_at",
+            "ended_at",
+            "checked_out",
+            "settled_on",
+        ]
+    )
     name = m.put(m.events, name, m.times(known, form, known=known))
     if m.chance(0.6):
         _along(m, m.events, known, cut(known, form), flags=m.chance(0.5))
     if m.chance(0.3):
         due = m.time + 14 * DAY
-        m.put(m.events, m.pick(["due_on", "deadline", "expected_at"]), m.times(due, "day", known=m.time))
+        m.put(
+            m.events,
+            m.pick(["due_on", "deadline", "expected_at"]),
+            m.times(due, "day", known=m.time),
+        )
     m.world.facts |= {"column": name, "share": share}
     m.world.named |= {m.event, name}
 
@@ -527,14 +664,26 @@ def histories(m: Maker) -> None:
             ends[last[entity]] = came[place]
         last[entity] = place
     form = m.event_form if m.event_form in ("iso", "day") else "iso"
-    table = m.add(m.pick(["tiers_held", "addresses_held", "rates_held", "stays_in_segment"]), cut(came, form))
-    begin, end = m.pick([("valid_from", "valid_to"), ("start_date", "end_date"), ("effective_from", "effective_to"),
-                         ("from_date", "to_date"), ("started_at", "ended_at")])
+    table = m.add(
+        m.pick(["tiers_held", "addresses_held", "rates_held", "stays_in_segment"]), cut(came, form)
+    )
+    begin, end = m.pick(
+        [
+            ("valid_from", "valid_to"),
+            ("start_date", "end_date"),
+            ("effective_from", "effective_to"),
+            ("from_date", "to_date"),
+            ("started_at", "ended_at"),
+        ]
+    )
     m.put(table, begin, m.times(came, form))
-    m.put(table, end, m.times(ends, form, known=ends))
+    m.put(table, end, m.open_ended(ends, form))
     if m.chance(0.5):
-        m.put(table, m.pick(["is_current", "active"]),
-              m.later("flag", [e >= NEVER // 2 for e in ends.tolist()], cut(ends, form), before=True))
+        m.put(
+            table,
+            m.pick(["is_current", "active"]),
+            m.later("flag", (ends >= NEVER // 2).tolist(), cut(ends, form), [True] * len(ends)),
+        )
     m.put_key(table, m.entities, owner)
     m.world.doubtful.add(table.name)
     m.world.named |= {table.name, begin, end}
@@ -542,14 +691,25 @@ def histories(m: Maker) -> None:
 
 
 # 7. Tables without a time under a parent that lives long.
-@shape("untimed rows of the entity", takes="leaves", leaves=(0.05, *LEAVES), birth=("clear", "clear", "none"))
+@shape(
+    "untimed rows of the entity",
+    takes="leaves",
+    leaves=(0.05, *LEAVES),
+    birth=("clear", "clear", "none"),
+)
 def untimed_of_entity(m: Maker) -> None:
     gone = np.flatnonzero(m.left < NEVER)
     if len(gone) >= 5:
-        name = m.pick(["cancellations", "terminations", "exit_interviews", "write_offs", "blacklist_entries"])
+        name = m.pick(
+            ["cancellations", "terminations", "exit_interviews", "write_offs", "blacklist_entries"]
+        )
         table = m.add(name, m.left[gone])
         m.put_key(table, m.entities, gone)
-        m.put(table, "reason", Column("category", m.random.choice(["price", "moved", "other"], len(gone)).tolist()))
+        m.put(
+            table,
+            "reason",
+            Column("category", m.random.choice(["price", "moved", "other"], len(gone)).tolist()),
+        )
         m.world.doubtful.add(name)
         m.world.named |= {name}
     if m.chance(0.6):
@@ -568,7 +728,9 @@ def _profiles(m: Maker) -> None:
     if kind == "more":
         owner = np.sort(np.concatenate([owner, extra]))
     m.singular["addresses"] = "address"
-    table = m.add(m.pick(["profiles", "addresses", "preferences", "settings"]), m.entities.born[owner])
+    table = m.add(
+        m.pick(["profiles", "addresses", "preferences", "settings"]), m.entities.born[owner]
+    )
     m.put_key(table, m.entities, owner)
     m.filler(table)
     m.world.harmless.add(table.name)
@@ -600,7 +762,9 @@ def favourites(m: Maker) -> None:
     products = _products(m, int(m.random.integers(30, 200)))
     m.put_key(m.events, products, _chosen_products(m, products, m.time))
     chosen = np.flatnonzero(m.some(len(m.owner), m.pick([0.3, 0.7, 1.0])))
-    table = m.add(m.pick(["favourites", "wishes", "assignments", "permissions", "enrolments"]), m.time[chosen])
+    table = m.add(
+        m.pick(["favourites", "wishes", "assignments", "permissions", "enrolments"]), m.time[chosen]
+    )
     m.put_key(table, m.entities, m.owner[chosen])
     m.put_key(table, products, _chosen_products(m, products, m.time[chosen]))
     m.world.doubtful.add(table.name)
@@ -651,8 +815,11 @@ def one_load_date(m: Maker) -> None:
         loaded[m.some(len(chosen), 0.3)] += 40 * DAY
     name = m.pick(["details", "extras", "notes_taken", "line_facts"])
     table = m.add(name, m.time[chosen])
-    column = m.put(table, m.pick(["loaded_at", "created_at", "import_date", "inserted_on", "timestamp"]),
-                   m.times(loaded, m.form()))
+    column = m.put(
+        table,
+        m.pick(["loaded_at", "created_at", "import_date", "inserted_on", "timestamp"]),
+        m.times(loaded, m.form()),
+    )
     keys = m.pick(["event", "event", "entity", "both"])
     if keys != "entity":
         m.put_key(table, m.events, chosen)
@@ -682,3 +849,31 @@ def coupons(m: Maker) -> None:
     m.world.doubtful.add(name)
     m.world.named |= {name, key}
     m.world.facts |= {"used": share, "timed": is_timed}
+
+
+@shape("keys of lines that are filled later", takes="lines")
+def later_keys(m: Maker) -> None:
+    """Lines of an event, and where they came back, which is when the owner comes again."""
+    following = m.next_event()
+    share = m.pick([0.02, 0.04, 0.06, 0.2, 0.45, 0.55, 0.8, 0.97])
+    is_back = (following >= 0) & m.some(len(following), share)
+    back = np.flatnonzero(is_back)
+    form = m.event_form
+    returns = m.add(
+        m.pick(["returns", "revisions", "transfers", "refunds"]), m.time[following[back]]
+    )
+    m.put(returns, m.pick(["created_at", "date", "recorded_at"]), m.times(returns.born, form))
+    if m.chance(0.6):
+        m.put_key(returns, m.entities, m.owner[back])
+    number = np.full(len(following), -1)
+    number[back] = np.arange(len(back))
+    line_of = np.repeat(np.arange(len(m.owner)), m.random.integers(1, 3, len(m.owner)))
+    lines = m.add(m.line, m.time[line_of])
+    m.put_key(lines, m.events, line_of)
+    known = np.where(is_back, m.time[np.maximum(following, 0)], NEVER)
+    key = m.put_key(lines, returns, number[line_of], known=known[line_of])
+    if m.chance(0.5):
+        m.put_key(lines, m.entities, m.owner[line_of])
+    m.world.facts |= {"filled": share, "key": key}
+    m.world.doubtful.add(m.line)
+    m.world.named |= {m.line, key}

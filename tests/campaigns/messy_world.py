@@ -27,7 +27,7 @@ Random = np.random.Generator
 ALWAYS, NEVER = -(1 << 50), 1 << 50
 DAY = 86_400
 DANGLING = -2  # a key that names a row which is not there; -1 is an empty one
-SOURCES = ("sqlite", "csv", "parquet", "frames", "arrow")
+SOURCES = ("sqlite", "sqlite", "csv", "csv", "parquet", "frames", "arrow", "duckdb")
 DAYS = ("day", "dotted", "slashed")  # forms of times that are cut to days
 EPOCHS = {"epoch s": 1, "epoch ms": 10**3, "epoch us": 10**6}
 
@@ -145,6 +145,8 @@ def write(world: World, folder: Path, random: Random) -> Any:
     tables = {name: _arrow(world, world.tables[name], orders[name], random) for name in names}
     if world.source == "arrow":
         return tables
+    if world.source == "duckdb":
+        return _duckdb(tables, folder / "data.duckdb")
     if world.source == "frames":
         return {name: table.to_pandas() for name, table in tables.items()}
     place = folder / "files"
@@ -152,6 +154,17 @@ def write(world: World, folder: Path, random: Random) -> Any:
     for name, table in tables.items():
         pq.write_table(table, place / f"{name}.parquet")
     return place
+
+
+def _duckdb(tables: dict[str, pa.Table], path: Path) -> Path:
+    import duckdb
+
+    with duckdb.connect(str(path), config={"threads": 1}) as connection:
+        for name, table in tables.items():
+            connection.register("rows_to_write", table)
+            connection.execute(f'CREATE TABLE "{name}" AS FROM rows_to_write')
+            connection.unregister("rows_to_write")
+    return path
 
 
 def _number(world: World, random: Random) -> None:
@@ -197,7 +210,12 @@ def moment(seconds: int) -> datetime:
 
 def _text(seconds: int, form: str) -> str:
     time = moment(seconds)
-    formats = {"day": "%Y-%m-%d", "dotted": "%d.%m.%Y", "slashed": "%Y/%m/%d", "t": "%Y-%m-%dT%H:%M:%S"}
+    formats = {
+        "day": "%Y-%m-%d",
+        "dotted": "%d.%m.%Y",
+        "slashed": "%Y/%m/%d",
+        "t": "%Y-%m-%dT%H:%M:%S",
+    }
     return time.strftime(formats.get(form, "%Y-%m-%d %H:%M:%S"))
 
 
@@ -238,12 +256,17 @@ def _arrow(world: World, table: Table, order: NDArray[np.int64], random: Random)
         column = table.columns[name]
         if column.kind == "time" and column.form not in EPOCHS:
             if column.form in ("dotted", "slashed", "t"):
-                arrays[name] = pa.array([None if v is None else _text(v, column.form) for v in values])
+                arrays[name] = pa.array(
+                    [None if v is None else _text(v, column.form) for v in values]
+                )
                 continue
-            unit = pa.timestamp(str(random.choice(["s", "ms", "us", "ns"])))
+            is_far = max((v for v in values if v is not None), default=0) > 9_000_000_000
+            unit = pa.timestamp("us" if is_far else str(random.choice(["s", "ms", "us", "ns"])))
             if column.form == "day" and random.random() < 0.5:
                 unit = pa.date32()
-            arrays[name] = pa.array([None if v is None else moment(v) for v in values], pa.timestamp("us")).cast(unit)
+            arrays[name] = pa.array(
+                [None if v is None else moment(v) for v in values], pa.timestamp("us")
+            ).cast(unit)
         elif column.kind == "number":
             arrays[name] = pa.array(values, pa.float64())
         elif column.kind == "flag" and random.random() < 0.5:
@@ -269,13 +292,17 @@ def _sqlite(world: World, names: list[str], orders: dict[str, Any], path: Path) 
                     type_ = "TEXT" if ids and isinstance(ids[0], str) else "INTEGER"
                 elif described.kind == "time" and described.form not in EPOCHS:
                     type_ = {"day": "DATE", "iso": "TIMESTAMP"}.get(described.form, "TEXT")
-                    cells[column] = [None if v is None else _text(v, described.form) for v in values]
+                    cells[column] = [
+                        None if v is None else _text(v, described.form) for v in values
+                    ]
                 is_key = world.is_declared and column == table.key
                 parts.append(f'"{column}" {type_}{" PRIMARY KEY" * is_key}')
             for column, described in table.columns.items():
                 if world.is_declared and described.kind == "key" and described.parent:
                     key = world.tables[described.parent].key
-                    parts.append(f'FOREIGN KEY ("{column}") REFERENCES "{described.parent}" ("{key}")')
+                    parts.append(
+                        f'FOREIGN KEY ("{column}") REFERENCES "{described.parent}" ("{key}")'
+                    )
             connection.execute(f'CREATE TABLE "{name}" ({", ".join(parts)})')
             marks = ", ".join("?" * len(cells))
             connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', zip(*cells.values()))
