@@ -21,15 +21,18 @@ import numpy as np
 from campaigns.frame import Campaign, random_of
 from campaigns.messy_judge import Verdict, judge
 from campaigns.messy_shapes import SHAPES, random_world
-from campaigns.messy_world import Random, World, write
+from campaigns.messy_world import Random, World, cleaned, write
 from campaigns.world import cached_in
 
 OUTCOMES = ("answered", "left_out", "refused", "wrong", "crashed")
 
 
-def tried(folder: Path, random: Random, shape: str = "") -> tuple[World, Verdict]:
-    """One random world and the verdict on it."""
+def tried(
+    folder: Path, random: Random, shape: str = "", is_clean: bool = False
+) -> tuple[World, Verdict]:
+    """One random world, as it is or without what is doubtful, and the verdict on it."""
     world = random_world(random, shape)
+    world = cleaned(world) if is_clean else world
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     source = write(world, folder, random)
@@ -66,6 +69,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", type=int)
     parser.add_argument("--shape", default="", choices=["", *SHAPES])
+    parser.add_argument("--clean", action="store_true", help="a control: nothing is doubtful")
     parser.add_argument("--keep", type=Path, help="write the source of --case here")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +80,8 @@ def main() -> int:
         counts: dict[str, Counter[str]] = {}
         for number in range(options.first, options.first + options.cases):
             began = time.perf_counter()
-            world, verdict = tried(place, random_of(options.seed, number), options.shape)
+            random = random_of(options.seed, number)
+            world, verdict = tried(place, random, options.shape, options.clean)
             for name in world.shapes:
                 counts.setdefault(name, Counter())[verdict.outcome] += 1
                 counts[name]["lost"] += bool(verdict.lost)
@@ -104,6 +109,7 @@ def _replay(options: argparse.Namespace, place: Path) -> None:
 
     random = random_of(options.seed, options.case)
     world = random_world(random, options.shape)
+    world = cleaned(world) if options.clean else world
     folder = options.keep or place
     folder.mkdir(parents=True, exist_ok=True)
     source = write(world, folder, random)

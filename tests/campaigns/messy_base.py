@@ -128,8 +128,7 @@ class Maker:
         return bool(self.random.random() < share)
 
     def share(self, least: float = 0.0, most: float = 1.0) -> float:
-        share = float(self.pick([s for s in SHARES if least <= s <= most]))
-        return share
+        return float(self.pick([s for s in SHARES if least <= s <= most]))
 
     def some(self, rows: int, share: float) -> NDArray[np.bool_]:
         """(rows,) a share of them, as exactly as whole rows allow, drawn at random."""
@@ -435,7 +434,8 @@ class Maker:
             val = self.start + int(self.days * random.uniform(0.62, 0.7)) * DAY
             val += int(random.integers(DAY)) * self.pick([0, 0, 1])
             test = val + (self.window * int(random.integers(1, 3)) + 3) * DAY
-            if test + self.window * DAY < self.end - 3 * DAY:
+            first = int(self.time[0]) + 4 * self.window * DAY
+            if first < val and test + self.window * DAY < self.end - 3 * DAY:
                 world.splits = {"val": str(moment(val)), "test": str(moment(test))}
         world.shapes, world.first_named = shapes, self.first_named()
         if world.stratum is None:

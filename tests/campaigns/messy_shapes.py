@@ -1,4 +1,4 @@
-"""Shapes: what real databases do that leads an importer astray, each with its shares and names drawn
+"""Shapes: what real databases do that leads an importer astray, each with shares and names drawn
 around it. A shape takes a `Maker` and adds what it is about."""
 
 from collections.abc import Callable
@@ -96,6 +96,8 @@ def _chosen_products(m: Maker, products: Table, times: NDArray[np.int64]) -> NDA
 def lines_with_gaps(m: Maker) -> None:
     gap, how = m.share(), m.pick(["archived", "archived", "old", "scattered"])
     kind = m.pick(["empty", "dangling", "both"])
+    if how == "old":
+        gap = min(gap, 0.2)
     line_of = np.repeat(np.arange(len(m.owner)), m.random.integers(1, 3, len(m.owner)))
     events, owner, born = len(m.owner), m.owner[line_of], m.time[line_of]
     lost = m.some(events, gap) if how != "old" else np.arange(events) < gap * events
@@ -327,28 +329,35 @@ def pointer_around(m: Maker) -> None:
 
 @shape("pointer to the own table", takes="own-key")
 def pointer_own(m: Maker) -> None:
-    """Each event may be answered by the owner's next one, and names it afterwards."""
+    """The first event of a conversation, or each, names the newest one: it changes every time. Or
+    each names the next one, which is harmless."""
+    goes_on = m.pick([0.5, 0.9, 0.97])
+    kind = m.pick(["first", "each", "each", "next"])
     following = m.next_event()
-    share = m.pick([0.1, 0.4, 0.8, 1.0])
-    answered = np.where(m.some(len(following), share), following, -1)
-    known = np.where(answered >= 0, m.time[answered], NEVER)
+    following[~m.some(len(following), goes_on)] = -1
+    last, first = np.arange(len(following)), np.ones(len(following), bool)
+    for row in range(len(following) - 1, -1, -1):
+        if following[row] >= 0:
+            last[row], first[following[row]] = last[following[row]], False
+    named = np.where(last == np.arange(len(last)), -1, last)
+    if kind == "first":
+        named[~first] = -1
+    if kind == "next":
+        named = following
+    known = np.where(named >= 0, m.time[np.maximum(named, 0)], NEVER)
     singular = m.singular[m.event].lower()
-    names = ["last_reply_id", "next_{}_id", "newest_{}_id", "successor_id", "next_id"]
+    names = ["last_reply_id", "next_{}_id", "newest_{}_id", "last_{}_id", "successor_id"]
     if m.world.is_declared:  # numbers under such a name are no keys otherwise
-        names += ["superseded_by", "followup_id", "replaced_by", "{}_id"]
+        names += ["superseded_by", "followup_id", "replaced_by", "latest"]
     name = m.pick(names).format(singular)
-    name = m.put_key(m.events, m.events, answered, name, known)
+    name = m.put_key(m.events, m.events, named, name, known)
     if m.chance(0.4):  # and the other way round
         previous = np.full(len(following), -1)
         has = following >= 0
         previous[following[has]] = np.flatnonzero(has)
-        m.put_key(
-            m.events,
-            m.events,
-            previous,
-            m.pick(["reply_to", "previous_{}_id", "parent_id"]).format(singular),
-        )
-    m.world.facts |= {"key": name, "share": share}
+        back = m.pick(["reply_to", "previous_{}_id", "parent_id"]).format(singular)
+        m.put_key(m.events, m.events, previous, back)
+    m.world.facts |= {"key": name, "goes on": goes_on, "kind": kind}
     m.world.named |= {name}
 
 

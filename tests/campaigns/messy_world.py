@@ -12,7 +12,7 @@ import csv
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,32 @@ class World:
     splits: dict[str, str] = field(default_factory=dict)
 
 
+def cleaned(world: World) -> World:
+    """The same without what is doubtful: a control. Nothing is wrong with what is left."""
+    question = world.question
+    assert question is not None
+    path = {question.table, question.entity}
+    tables = {}
+    for name, table in world.tables.items():
+        between = any(c.parent == name for t in path for c in world.tables[t].columns.values())
+        if name in world.doubtful and name not in path and not between:
+            continue
+        columns = {c: column for c, column in table.columns.items() if column.known is None}
+        if name in world.unclear | world.doubtful:
+            columns = {c: column for c, column in columns.items() if column.kind != "time"}
+            values = [t if t > ALWAYS else None for t in table.born.tolist()]
+            if all(v is not None for v in values):
+                columns["created_at"] = Column("time", values)
+        for column in columns.values():
+            column.form = "iso" if column.form in EPOCHS else column.form
+        tables[name] = replace(table, columns=columns)
+    for table in tables.values():
+        gone = [c for c, column in table.columns.items() if column.parent not in {"", *tables}]
+        for column_ in gone:
+            del table.columns[column_]
+    return replace(world, tables=tables, unclear=set(), doubtful=set())
+
+
 def write(world: World, folder: Path, random: Random) -> Any:
     """The source: what `gelgt.open` takes."""
     _number(world, random)
@@ -168,7 +194,7 @@ def _duckdb(tables: dict[str, pa.Table], path: Path) -> Path:
 
 
 def _number(world: World, random: Random) -> None:
-    """Give every row the value of its primary key: numbers in the order of time or not, or texts."""
+    """Give every row the value of its primary key: numbers, in the order of time or not, or texts."""
     for table in world.tables.values():
         if table.ids:
             continue
