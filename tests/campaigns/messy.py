@@ -20,7 +20,7 @@ import numpy as np
 
 from campaigns.frame import Campaign, random_of
 from campaigns.messy_judge import Verdict, judge
-from campaigns.messy_shapes import SHAPES, random_world
+from campaigns.messy_shapes import BEYOND, SHAPES, random_world
 from campaigns.messy_world import Random, World, cleaned, write
 from campaigns.world import cached_in
 
@@ -68,7 +68,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", type=int)
-    parser.add_argument("--shape", default="", choices=["", *SHAPES])
+    parser.add_argument("--shape", default="", choices=["", *SHAPES, *BEYOND])
     parser.add_argument("--clean", action="store_true", help="a control: nothing is doubtful")
     parser.add_argument("--keep", type=Path, help="write the source of --case here")
     options = parser.parse_args()

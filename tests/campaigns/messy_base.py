@@ -69,7 +69,7 @@ EVENT_TIMES = (
 )
 BIRTHS = (
     *("created_at", "registered_on", "joined_at", "signup_date", "member_since", "opened_on"),
-    *("created", "registration_date", "date_joined", "added_on", "start_date"),
+    *("created", "registration_date", "date_joined", "added_on", "start_date", "entrydate"),
 )
 SHARES = (0.0, 0.001, 0.005, 0.01, 0.019, 0.021, 0.03, 0.04, 0.06, 0.1, 0.2, 0.45, 0.55, 0.8)
 TAGS = ("amount", "score", "weight", "value", "price", "points", "total", "level_value")
@@ -298,6 +298,14 @@ class Maker:
         table = Table(name, key, tag, np.array(born, np.int64), columns)
         self.world.tables[name] = table
         return table
+
+    def drop_key(self, table: Table) -> None:
+        """No primary key: only other columns tell rows apart."""
+        if any(
+            c.parent == table.name for t in self.world.tables.values() for c in t.columns.values()
+        ):
+            return
+        table.columns.pop(table.key, None)
 
     def put(self, table: Table, name: str, column: Column) -> str:
         """A column under a name that is free."""

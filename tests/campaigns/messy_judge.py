@@ -165,7 +165,7 @@ def _label_notes(world: World, db: Any, task: Any) -> list[str]:
             notes.append(f"{split}: {len(absent):,} of {len(must):,} labels are missing")
         if extra:
             notes.append(
-                f"{split}: {len(extra):,} of {len(found):,} labels of entities that are not there yet"
+                f"{split}: {len(extra):,} of {len(found):,} labels are of entities not there yet"
             )
         if not found:
             notes.append(f"{split}: no labels")

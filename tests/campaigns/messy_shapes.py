@@ -29,12 +29,14 @@ class Shape:
 
 
 SHAPES: dict[str, Shape] = {}
+BEYOND: dict[str, Shape] = {}  # that no rule of today promises to see through
 LEAVES = (0.1, 0.3, 0.5, 0.8)
 
 
 def shape(name: str, takes: str = "", **needs: Any) -> Callable[[Callable[[Maker], None]], Any]:
     def register(make: Callable[[Maker], None]) -> Callable[[Maker], None]:
-        SHAPES[name] = Shape(name, make, needs, frozenset(takes.split()))
+        shapes = BEYOND if "beyond" in takes else SHAPES
+        shapes[name] = Shape(name, make, needs, frozenset(takes.split()))
         return make
 
     return register
@@ -43,7 +45,7 @@ def shape(name: str, takes: str = "", **needs: Any) -> Callable[[Callable[[Maker
 def random_world(random: Random, name: str = "") -> World:
     """A database of one or two shapes; of a given one alone or with another."""
     names = list(SHAPES)
-    chosen = [SHAPES[name or names[random.integers(len(names))]]]
+    chosen = [(SHAPES | BEYOND)[name or names[random.integers(len(names))]]]
     if random.random() < 0.4:
         other = SHAPES[names[random.integers(len(names))]]
         if other is not chosen[0] and not other.takes & chosen[0].takes:
@@ -210,6 +212,73 @@ def exactly_one_parent(m: Maker) -> None:
 
 
 # 2. Times that are numbers.
+@shape("events without a time")
+def empty_event_times(m: Maker) -> None:
+    """Events that are planned, lost or not yet booked have no time; lines and votes name them."""
+    share, how = m.share(0.001), m.pick(["any", "old", "new"])
+    rows = len(m.owner)
+    empty = m.some(rows, share)
+    if how != "any":
+        empty = (
+            np.arange(rows) < share * rows
+            if how == "old"
+            else np.arange(rows) >= (1 - share) * rows
+        )
+    if how == "new":
+        empty &= m.some(rows, 0.7)
+    values = m.events.columns[m.event_time].values
+    for row in np.flatnonzero(empty).tolist():
+        values[row] = None
+    if m.chance(0.6):
+        line_of = np.repeat(np.arange(rows), m.random.integers(1, 3, rows))
+        lines = m.add("positions", m.time[line_of])
+        m.put_key(lines, m.events, line_of)
+        if m.chance(0.4):
+            m.put_key(lines, m.entities, m.owner[line_of])
+        m.world.doubtful.add(lines.name)
+    if m.chance(0.5):
+        event = m.random.integers(0, rows, 2000)
+        came = np.minimum(m.time[event] + m.random.integers(60, 5 * DAY, 2000), m.end)
+        votes = m.add("replies", came)
+        m.put(votes, m.pick(["created_at", "date", "sent_at"]), m.times(came, "iso"))
+        m.put_key(votes, m.events, event)
+    m.world.facts |= {"empty": share, "how": how}
+    m.world.doubtful.add(m.event)
+    m.world.named |= {m.event, m.event_time}
+
+
+@shape("first event of the entity", takes="birth", birth=("clear", "none"))
+def first_of_entity(m: Maker) -> None:
+    """A key that is written once, with the first event, and never changes."""
+    first = np.full(m.count, -1)
+    first[m.owner[::-1]] = np.arange(len(m.owner))[::-1]
+    known = np.where(first >= 0, m.time[np.maximum(first, 0)], NEVER)
+    name = m.pick(["first_{}", "welcome_{}", "initial_{}"]).format(m.singular[m.event].lower())
+    key = m.put_key(m.entities, m.events, first, m.style.format(name), known)
+    m.world.facts["key"] = key
+    m.world.named |= {m.entity, key}
+    if m.needs["birth"] == "none":
+        m.world.unclear.add(m.entity)
+
+
+@shape("rows after the first event")
+def after_first(m: Maker) -> None:
+    """One untimed row for entities that came at least once: a card, a contract, a licence."""
+    first = m.first_named()
+    share = m.pick([0.05, 0.3, 0.6, 0.9])
+    chosen = np.flatnonzero((first < NEVER) & m.some(m.count, share))
+    last = m.last_event()[chosen]
+    born = first[chosen] if m.chance(0.5) else m.time[last]
+    name = m.pick(["cards", "licences", "upgrades", "certificates", "debts"])
+    table = m.add(name, born)
+    m.put_key(table, m.entities, chosen)
+    if m.chance(0.5):
+        m.drop_key(table)
+    m.world.doubtful.add(name)
+    m.world.named |= {name}
+    m.world.facts["share"] = share
+
+
 @shape("epoch numbers")
 def epoch_numbers(m: Maker) -> None:
     name = m.pick(["clicks", "ratings", "pings", "logins", "measurements", "scans"])
@@ -694,6 +763,12 @@ def histories(m: Maker) -> None:
             m.later("flag", (ends >= NEVER // 2).tolist(), cut(ends, form), [True] * len(ends)),
         )
     m.put_key(table, m.entities, owner)
+    if m.chance(0.3):  # the state of today
+        newest = np.full(m.count, -1)
+        newest[owner] = np.arange(len(owner))
+        name = m.pick(["current_{}", "active_{}", "last_{}"]).format(m.singular[table.name])
+        known = np.where(newest >= 0, came[np.maximum(newest, 0)], NEVER)
+        m.world.named.add(m.put_key(m.entities, table, newest, m.style.format(name), known))
     m.world.doubtful.add(table.name)
     m.world.named |= {table.name, begin, end}
     m.world.facts |= {"columns": (begin, end)}
@@ -714,6 +789,8 @@ def untimed_of_entity(m: Maker) -> None:
         )
         table = m.add(name, m.left[gone])
         m.put_key(table, m.entities, gone)
+        if m.chance(0.4):  # identified by the entity's key
+            m.drop_key(table)
         m.put(
             table,
             "reason",
@@ -742,6 +819,8 @@ def _profiles(m: Maker) -> None:
     )
     m.put_key(table, m.entities, owner)
     m.filler(table)
+    if kind != "more" and m.chance(0.3):
+        m.drop_key(table)
     m.world.harmless.add(table.name)
     m.world.facts |= {"profiles": kind, "more": more}
 
@@ -886,3 +965,58 @@ def later_keys(m: Maker) -> None:
     m.world.facts |= {"filled": share, "key": key}
     m.world.doubtful.add(m.line)
     m.world.named |= {m.line, key}
+
+
+# Beyond the rules of today.
+@shape("overwritten dates", takes="beyond")
+def overwritten_dates(m: Maker) -> None:
+    """The last visit or change of an entity, written anew with every event."""
+    last = m.last_event()
+    when = np.where(last >= 0, m.time[last] + m.random.integers(0, 600, m.count), NEVER)
+    form = m.form()
+    name = m.pick(["last_seen_at", "updated_at", "last_login", "modified_on", "last_activity"])
+    name = m.put(m.entities, name, m.times(when, form, known=when))
+    m.world.facts["column"] = name
+    m.world.named |= {name}
+
+
+@shape("overwritten counts", takes="beyond")
+def overwritten_counts(m: Maker) -> None:
+    count = np.bincount(m.owner, minlength=m.count)
+    last = m.last_event()
+    known = np.where(count > 0, m.time[last], ALWAYS)
+    name = m.pick(["number_of_{}", "{}_count", "total_{}"]).format(m.event.lower())
+    name = m.put(m.entities, name, Column("number", count.astype(float).tolist(), known=known))
+    m.world.named |= {name}
+
+
+@shape("a state without a date", takes="beyond leaves", leaves=LEAVES)
+def state_without_date(m: Maker) -> None:
+    has = m.left < NEVER
+    column = m.later("flag", (~has).tolist(), m.left, [True] * m.count)
+    m.world.named |= {m.put(m.entities, m.pick(["is_active", "enabled"]), column)}
+
+
+@shape("sums of a period by its first day", takes="beyond")
+def period_sums(m: Maker) -> None:
+    """What happened in a period, dated by its first day and known at its last."""
+    days = m.pick([7, 30])
+    period = (m.time - m.start) // (days * DAY)
+    pairs = np.unique(m.owner * 100_000 + period)
+    owner, period = pairs // 100_000, pairs % 100_000
+    begin = m.start + period * days * DAY
+    table = m.add("statements", begin + days * DAY)
+    m.put(table, m.pick(["month", "period_start", "date"]), m.times(begin, "day"))
+    m.put_key(table, m.entities, owner)
+    m.world.doubtful.add(table.name)
+
+
+@shape("untimed rows that follow an event", takes="beyond")
+def untimed_after_event(m: Maker) -> None:
+    """Reviews of an order that are written when its owner comes again."""
+    following = m.next_event()
+    chosen = np.flatnonzero((following >= 0) & m.some(len(following), m.pick([0.2, 0.6])))
+    table = m.add(m.pick(["reviews", "refunds", "reminders"]), m.time[following[chosen]])
+    m.put_key(table, m.events, chosen)
+    m.world.doubtful.add(table.name)
+    m.world.named |= {table.name}

@@ -144,10 +144,11 @@ def cleaned(world: World) -> World:
             continue
         columns = {c: column for c, column in table.columns.items() if column.known is None}
         if name in world.unclear | world.doubtful:
+            moments = [c for c, column in columns.items() if column.kind == "time"]
             columns = {c: column for c, column in columns.items() if column.kind != "time"}
-            values = [t if t > ALWAYS else None for t in table.born.tolist()]
-            if all(v is not None for v in values):
-                columns["created_at"] = Column("time", values)
+            if (table.born > ALWAYS).all():
+                moment_ = (moments or ["created_at"])[0]
+                columns[moment_] = Column("time", table.born.tolist())
         for column in columns.values():
             column.form = "iso" if column.form in EPOCHS else column.form
         tables[name] = replace(table, columns=columns)
@@ -194,7 +195,8 @@ def _duckdb(tables: dict[str, pa.Table], path: Path) -> Path:
 
 
 def _number(world: World, random: Random) -> None:
-    """Give every row the value of its primary key: numbers, in the order of time or not, or texts."""
+    """Give every row the value of its primary key: a number, in the order of time or not, or a
+    text."""
     for table in world.tables.values():
         if table.ids:
             continue
