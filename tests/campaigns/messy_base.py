@@ -112,7 +112,7 @@ class Maker:
         owner = self.random.integers(0, self.count, int(self.random.integers(200, 3000)))
         came, form = self.within(owner), self.form()
         table = self.add(
-            self.pick(["newsletters", "logins_seen", "letters", "checks"]), cut(came, form)
+            self.new(["newsletters", "logins_seen", "letters", "checks"]), cut(came, form)
         )
         self.put(
             table, self.pick(["created_at", "date", "sent_at", "timestamp"]), self.times(came, form)
@@ -156,7 +156,7 @@ class Maker:
         self.start = int((first - datetime(1970, 1, 1)).total_seconds())
         self.start += int(random.integers(DAY)) * self.pick([0, 1])
         self.end = self.start + self.days * DAY
-        windows = [w for w in (7, 10, 14, 21, 30, 45, 60) if 7 * w < self.days]
+        windows = [w for w in (7, 10, 14, 21, 30, 45, 60) if 9 * w < self.days]
         least = self.count * self.days * np.log(2) / 9000
         self.window = int(self.pick([w for w in windows if w >= least] or windows[-1:]))
 
@@ -299,6 +299,11 @@ class Maker:
         self.world.tables[name] = table
         return table
 
+    def new(self, names: Sequence[str]) -> str:
+        """A name for a table, one that is free."""
+        free = [n for n in names if n.lower() not in {t.lower() for t in self.world.tables}]
+        return str(self.pick(free)) if free else f"more_{names[0]}"
+
     def drop_key(self, table: Table) -> None:
         """No primary key: only other columns tell rows apart."""
         if any(
@@ -423,6 +428,9 @@ class Maker:
         """The world, its columns in any order."""
         world, random = self.world, self.random
         self.surroundings()
+        kinds = {column.kind for column in self.entities.columns.values()}
+        if self.needs.get("birth") == "none" and "time" in kinds:
+            world.unclear.add(self.entity)
         world.harmless |= {self.event}
         if world.question is None:
             if self.chance(0.15):

@@ -150,10 +150,11 @@ def _label_notes(world: World, db: Any, task: Any) -> list[str]:
         differ = [
             key for key, value in found.items() if abs(truth[key] - value) > 1e-6 * (1 + abs(value))
         ]
-        must, may = (
-            {(t, e) for t in seeds for e in np.flatnonzero(_population(world, t)[place]).tolist()}
-            for place in (0, 1)
-        )
+        # Entities that come after the test time have no labels.
+        known = _population(world, int(task.test_timestamp.timestamp()))[0]
+        population = {t: _population(world, t) for t in seeds}
+        must = {(t, e) for t in seeds for e in np.flatnonzero(population[t][0] & known).tolist()}
+        may = {(t, e) for t in seeds for e in np.flatnonzero(population[t][1]).tolist()}
         absent, extra = must - found.keys(), found.keys() - may
         if differ:
             key = differ[0]

@@ -118,7 +118,7 @@ def lines_with_gaps(m: Maker) -> None:
     has_owner = m.chance(0.5)
     owner_key = m.put_key(lines, m.entities, owner) if has_owner else ""
     if m.chance(0.3):
-        depots = m.add("warehouses", np.full(5, ALWAYS))
+        depots = m.add(m.new(["warehouses"]), np.full(5, ALWAYS))
         m.put_key(lines, depots, m.random.integers(0, 5, lines.rows))
     m.world.facts |= {"gap": gap, "how": how, "kind": kind, "owner": has_owner}
     if gap:
@@ -165,7 +165,7 @@ def _keyed_rows(m: Maker, name: str, empty: float, lead: int) -> Table:
 @shape("optional order")
 def optional_order(m: Maker) -> None:
     empty = m.share()
-    name = m.pick(["bonus_points", "vouchers", "feedbacks", "calls", "gifts", "incidents"])
+    name = m.new(["bonus_points", "vouchers", "feedbacks", "calls", "gifts", "incidents"])
     _keyed_rows(m, name, empty, 0)
     m.world.facts |= {"empty": empty, "table": name}
     m.world.doubtful.add(name)
@@ -174,7 +174,7 @@ def optional_order(m: Maker) -> None:
 @shape("abandoned carts")
 def abandoned_carts(m: Maker) -> None:
     empty = float(m.pick([0.3, 0.4, 0.45, 0.48, 0.5, 0.52, 0.55, 0.6, 0.7, 0.9]))
-    name = m.pick(["carts", "quotes", "drafts", "inquiries", "applications", "reservations"])
+    name = m.new(["carts", "quotes", "drafts", "inquiries", "applications", "reservations"])
     carts = _keyed_rows(m, name, empty, m.pick([600, 7200, 3 * DAY]))
     if m.chance(0.5):  # lines of carts, with a time through the cart alone
         row = np.repeat(np.arange(carts.rows), 2)[:6000]
@@ -189,7 +189,7 @@ def abandoned_carts(m: Maker) -> None:
 def exactly_one_parent(m: Maker) -> None:
     """Notes to an event or to something else, whichever is filled."""
     other_share = m.share()
-    name = m.pick(["photos", "surveys", "deliveries", "contracts"])
+    name = m.new(["photos", "surveys", "deliveries", "contracts"])
     rows = max(50, len(m.owner) // 2)
     owner = m.random.integers(0, m.count, rows)
     form = m.form()
@@ -202,7 +202,7 @@ def exactly_one_parent(m: Maker) -> None:
     event = m.random.integers(0, len(m.owner), count)
     thing = m.random.integers(0, rows, count)
     born = np.where(is_other, came[thing], m.time[event])
-    notes = m.add(m.pick(["comments", "attachments", "labels", "remarks"]), born)
+    notes = m.add(m.new(["comments", "attachments", "labels", "remarks"]), born)
     m.put_key(notes, m.events, np.where(is_other, -1, event))
     m.put_key(notes, other, np.where(is_other, thing, -1))
     if m.chance(0.6):
@@ -231,7 +231,7 @@ def empty_event_times(m: Maker) -> None:
         values[row] = None
     if m.chance(0.6):
         line_of = np.repeat(np.arange(rows), m.random.integers(1, 3, rows))
-        lines = m.add("positions", m.time[line_of])
+        lines = m.add(m.new(["positions"]), m.time[line_of])
         m.put_key(lines, m.events, line_of)
         if m.chance(0.4):
             m.put_key(lines, m.entities, m.owner[line_of])
@@ -239,7 +239,7 @@ def empty_event_times(m: Maker) -> None:
     if m.chance(0.5):
         event = m.random.integers(0, rows, 2000)
         came = np.minimum(m.time[event] + m.random.integers(60, 5 * DAY, 2000), m.end)
-        votes = m.add("replies", came)
+        votes = m.add(m.new(["replies"]), came)
         m.put(votes, m.pick(["created_at", "date", "sent_at"]), m.times(came, "iso"))
         m.put_key(votes, m.events, event)
     m.world.facts |= {"empty": share, "how": how}
@@ -269,7 +269,7 @@ def after_first(m: Maker) -> None:
     chosen = np.flatnonzero((first < NEVER) & m.some(m.count, share))
     last = m.last_event()[chosen]
     born = first[chosen] if m.chance(0.5) else m.time[last]
-    name = m.pick(["cards", "licences", "upgrades", "certificates", "debts"])
+    name = m.new(["cards", "licences", "upgrades", "certificates", "debts"])
     table = m.add(name, born)
     m.put_key(table, m.entities, chosen)
     if m.chance(0.5):
@@ -281,7 +281,7 @@ def after_first(m: Maker) -> None:
 
 @shape("epoch numbers")
 def epoch_numbers(m: Maker) -> None:
-    name = m.pick(["clicks", "ratings", "pings", "logins", "measurements", "scans"])
+    name = m.new(["clicks", "ratings", "pings", "logins", "measurements", "scans"])
     following = np.flatnonzero(m.some(len(m.owner), m.pick([0.5, 0.9])))
     alone = m.random.integers(0, m.count, len(m.owner) // int(m.pick([2, 4])))
     owner = np.concatenate([m.owner[following], alone])
@@ -354,7 +354,7 @@ def pointer_around(m: Maker) -> None:
     first = np.cumsum(per) - per
     is_timed, form = m.chance(0.6), m.form()
     born = m.entities.born[holder]
-    name = m.pick(["subscriptions", "contracts", "threads", "policies", "cards", "cases"])
+    name = m.new(["subscriptions", "contracts", "threads", "policies", "cards", "cases"])
     if name == "policies":
         m.singular[name] = "policy"
     table = m.add(name, born)
@@ -462,7 +462,7 @@ def harmless_keys(m: Maker) -> None:
         form = "iso"
         born = m.time[chosen] - m.random.integers(600, 3 * DAY, len(chosen))
         born = np.maximum(born, m.born[m.owner[chosen]])
-        table = m.add(m.pick(["qualifyings", "preparations", "bookings", "estimates"]), born)
+        table = m.add(m.new(["qualifyings", "preparations", "bookings", "estimates"]), born)
         m.put(table, m.pick(["created_at", "date", "held_at", "recorded_at"]), m.times(born, form))
         m.put_key(table, m.events, chosen)
         if m.chance(0.5):
@@ -540,7 +540,7 @@ def load_date(m: Maker) -> None:
     _unclear(m)
 
 
-@shape("a date copied from a parent", takes="birth", birth="other", spread=(0.3, 0.6))
+@shape("a date copied from a parent", takes="birth group", birth="other", spread=(0.3, 0.6))
 def copied_date(m: Maker) -> None:
     share = m.pick([0.96, 0.99, 1.0, 1.0])
     count = int(m.random.integers(10, 80))
@@ -568,7 +568,7 @@ def empty_between(m: Maker) -> None:
     first = np.cumsum(per) - per
     born = np.maximum(m.born[holder], m.start)
     middle = first[m.owner] + (m.random.random(len(m.owner)) * per[m.owner]).astype(np.int64)
-    name = m.pick(
+    name = m.new(
         ["guests_of", "profiles", "devices_used", "accounts_held", "dependants", "vehicles"]
     )
     form = m.form()
@@ -672,7 +672,7 @@ def dates_in_entity(m: Maker) -> None:
         )
 
 
-@shape("dates inside parents", takes="leaves", groups=True, leaves=(0.1, 0.3, 0.6))
+@shape("dates inside parents", takes="leaves group", groups=True, leaves=(0.1, 0.3, 0.6))
 def dates_in_parents(m: Maker) -> None:
     """Entities leave with what they belong to, such as a branch that closes."""
     form = m.form()
@@ -743,7 +743,7 @@ def histories(m: Maker) -> None:
         last[entity] = place
     form = m.event_form if m.event_form in ("iso", "day") else "iso"
     table = m.add(
-        m.pick(["tiers_held", "addresses_held", "rates_held", "stays_in_segment"]), cut(came, form)
+        m.new(["tiers_held", "addresses_held", "rates_held", "stays_in_segment"]), cut(came, form)
     )
     begin, end = m.pick(
         [
@@ -784,7 +784,7 @@ def histories(m: Maker) -> None:
 def untimed_of_entity(m: Maker) -> None:
     gone = np.flatnonzero(m.left < NEVER)
     if len(gone) >= 5:
-        name = m.pick(
+        name = m.new(
             ["cancellations", "terminations", "exit_interviews", "write_offs", "blacklist_entries"]
         )
         table = m.add(name, m.left[gone])
@@ -815,7 +815,7 @@ def _profiles(m: Maker) -> None:
         owner = np.sort(np.concatenate([owner, extra]))
     m.singular["addresses"] = "address"
     table = m.add(
-        m.pick(["profiles", "addresses", "preferences", "settings"]), m.entities.born[owner]
+        m.new(["profiles", "addresses", "preferences", "settings"]), m.entities.born[owner]
     )
     m.put_key(table, m.entities, owner)
     m.filler(table)
@@ -834,7 +834,7 @@ def one_profile(m: Maker) -> None:
 def several_untimed(m: Maker) -> None:
     """Complaints, contacts, documents: one with some events, and no time at all."""
     chosen = np.flatnonzero(m.some(len(m.owner), m.pick([0.1, 0.4, 1.0])))
-    name = m.pick(["complaints", "contacts", "documents", "phone_calls", "warnings", "awards"])
+    name = m.new(["complaints", "contacts", "documents", "phone_calls", "warnings", "awards"])
     table = m.add(name, m.time[chosen])
     m.put_key(table, m.entities, m.owner[chosen])
     if m.chance(0.4):
@@ -851,7 +851,7 @@ def favourites(m: Maker) -> None:
     m.put_key(m.events, products, _chosen_products(m, products, m.time))
     chosen = np.flatnonzero(m.some(len(m.owner), m.pick([0.3, 0.7, 1.0])))
     table = m.add(
-        m.pick(["favourites", "wishes", "assignments", "permissions", "enrolments"]), m.time[chosen]
+        m.new(["favourites", "wishes", "assignments", "permissions", "enrolments"]), m.time[chosen]
     )
     m.put_key(table, m.entities, m.owner[chosen])
     m.put_key(table, products, _chosen_products(m, products, m.time[chosen]))
@@ -884,7 +884,7 @@ def votes_by_day(m: Maker) -> None:
     came = cut(m.time[event] + wait, "day")
     came = np.minimum(came, cut(np.array(m.end), "day"))
     form = m.pick(["day", "iso"])
-    table = m.add(m.pick(["votes", "likes", "stamps", "receipts"]), came)
+    table = m.add(m.new(["votes", "likes", "stamps", "receipts"]), came)
     m.put(table, m.pick(["creation_date", "date", "created_on", "voted_on"]), m.times(came, form))
     m.put_key(table, m.events, event)
     if m.chance(0.5):
@@ -901,7 +901,7 @@ def one_load_date(m: Maker) -> None:
     loaded = np.full(len(chosen), m.start + int(place * m.days * DAY))
     if how == "two loads":
         loaded[m.some(len(chosen), 0.3)] += 40 * DAY
-    name = m.pick(["details", "extras", "notes_taken", "line_facts"])
+    name = m.new(["details", "extras", "notes_taken", "line_facts"])
     table = m.add(name, m.time[chosen])
     column = m.put(
         table,
@@ -926,7 +926,7 @@ def coupons(m: Maker) -> None:
     born = m.within(owner)
     event = np.where(m.some(len(owner), share), m.event_after(owner, born), -1)
     is_timed = m.chance(0.5)
-    name = m.pick(["coupons", "vouchers_issued", "tickets_sold", "credits"])
+    name = m.new(["coupons", "vouchers_issued", "tickets_sold", "credits"])
     table = m.add(name, born)
     if is_timed:
         m.put(table, m.pick(["issued_at", "created_at", "date"]), m.times(born, "iso"))
@@ -948,7 +948,7 @@ def later_keys(m: Maker) -> None:
     back = np.flatnonzero(is_back)
     form = m.event_form
     returns = m.add(
-        m.pick(["returns", "revisions", "transfers", "refunds"]), m.time[following[back]]
+        m.new(["returns", "revisions", "transfers", "refunds"]), m.time[following[back]]
     )
     m.put(returns, m.pick(["created_at", "date", "recorded_at"]), m.times(returns.born, form))
     if m.chance(0.6):
@@ -1005,7 +1005,7 @@ def period_sums(m: Maker) -> None:
     pairs = np.unique(m.owner * 100_000 + period)
     owner, period = pairs // 100_000, pairs % 100_000
     begin = m.start + period * days * DAY
-    table = m.add("statements", begin + days * DAY)
+    table = m.add(m.new(["statements"]), begin + days * DAY)
     m.put(table, m.pick(["month", "period_start", "date"]), m.times(begin, "day"))
     m.put_key(table, m.entities, owner)
     m.world.doubtful.add(table.name)
@@ -1016,7 +1016,7 @@ def untimed_after_event(m: Maker) -> None:
     """Reviews of an order that are written when its owner comes again."""
     following = m.next_event()
     chosen = np.flatnonzero((following >= 0) & m.some(len(following), m.pick([0.2, 0.6])))
-    table = m.add(m.pick(["reviews", "refunds", "reminders"]), m.time[following[chosen]])
+    table = m.add(m.new(["reviews", "refunds", "reminders"]), m.time[following[chosen]])
     m.put_key(table, m.events, chosen)
     m.world.doubtful.add(table.name)
     m.world.named |= {table.name}

@@ -149,6 +149,8 @@ def cleaned(world: World) -> World:
             if (table.born > ALWAYS).all():
                 moment_ = (moments or ["created_at"])[0]
                 columns[moment_] = Column("time", table.born.tolist())
+                if name == question.table and question.moment:
+                    question = replace(question, moment=(), time=moment_)
         for column in columns.values():
             column.form = "iso" if column.form in EPOCHS else column.form
         tables[name] = replace(table, columns=columns)
@@ -156,7 +158,7 @@ def cleaned(world: World) -> World:
         gone = [c for c, column in table.columns.items() if column.parent not in {"", *tables}]
         for column_ in gone:
             del table.columns[column_]
-    return replace(world, tables=tables, unclear=set(), doubtful=set())
+    return replace(world, tables=tables, question=question, unclear=set(), doubtful=set())
 
 
 def write(world: World, folder: Path, random: Random) -> Any:
