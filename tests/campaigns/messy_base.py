@@ -267,6 +267,15 @@ class Maker:
             found.append(int(rows[entity][place]) if place < len(rows[entity]) else -1)
         return np.array(found, np.int64)
 
+    def one_of(self, times: Times) -> NDArray[np.int64]:
+        """(rows,) an entity for each time, one that is there."""
+        order = np.argsort(self.born, kind="stable")
+        there = np.searchsorted(self.born[order], times, "right")
+        found: NDArray[np.int64] = order[
+            (self.random.random(len(times)) * np.maximum(there, 1)).astype(int)
+        ]
+        return found
+
     def last_event(self) -> NDArray[np.int64]:
         """(entities,) the row of the newest event, -1 for none."""
         last = np.full(self.count, -1)
@@ -395,6 +404,12 @@ class Maker:
         mixed = np.where(self.random.random(len(rows)) < 0.5, -1, DANGLING)
         return np.where(is_gap, gap.get(kind, mixed), rows)
 
+    def _has_doubtful_date(self) -> bool:
+        """Whether an entity that was always there has a date, or names something that has one."""
+        columns = self.entities.columns.values()
+        parents = [self.world.tables[c.parent] for c in columns if c.parent]
+        return any(c.kind == "time" for t in (self.entities, *parents) for c in t.columns.values())
+
     # What is asked.
     def ask(
         self,
@@ -428,8 +443,7 @@ class Maker:
         """The world, its columns in any order."""
         world, random = self.world, self.random
         self.surroundings()
-        kinds = {column.kind for column in self.entities.columns.values()}
-        if self.needs.get("birth") == "none" and "time" in kinds:
+        if len(np.unique(self.entities.born)) == 1 and self._has_doubtful_date():
             world.unclear.add(self.entity)
         world.harmless |= {self.event}
         if world.question is None:

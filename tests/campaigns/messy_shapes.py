@@ -888,7 +888,7 @@ def votes_by_day(m: Maker) -> None:
     m.put(table, m.pick(["creation_date", "date", "created_on", "voted_on"]), m.times(came, form))
     m.put_key(table, m.events, event)
     if m.chance(0.5):
-        m.put_key(table, m.entities, m.random.integers(0, m.count, len(event)))
+        m.put_key(table, m.entities, m.one_of(came))
     m.world.harmless.add(table.name)
 
 
@@ -897,10 +897,11 @@ def one_load_date(m: Maker) -> None:
     """Details that came with events, with nothing but the date of a load."""
     chosen = np.flatnonzero(m.some(len(m.owner), m.pick([0.4, 1.0])))
     how = m.pick(["begin", "begin", "middle", "end", "two loads"])
-    place = {"begin": 0.0, "middle": 0.5, "end": 1.0, "two loads": 0.1}[how]
+    place = {"begin": 0.0, "middle": 0.5, "end": 1.0, "two loads": 1.0}[how]
     loaded = np.full(len(chosen), m.start + int(place * m.days * DAY))
     if how == "two loads":
-        loaded[m.some(len(chosen), 0.3)] += 40 * DAY
+        first = m.start + int(0.6 * m.days * DAY)
+        loaded[m.time[chosen] < first] = first
     name = m.new(["details", "extras", "notes_taken", "line_facts"])
     table = m.add(name, m.time[chosen])
     column = m.put(
