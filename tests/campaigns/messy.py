@@ -8,6 +8,8 @@ What gelgt infers may cost information, never truth (DESIGN: "What is inferred i
 """
 
 import argparse
+import json
+import re
 import shutil
 import sys
 import tempfile
@@ -24,6 +26,7 @@ from campaigns.messy_shapes import BEYOND, SHAPES, random_world
 from campaigns.messy_world import Random, World, cleaned, write
 from campaigns.world import cached_in
 
+_FAILURE = re.compile(r"case \d+ \[(.+?)(?: \+ .+)?\] (wrong|crashed)")
 OUTCOMES = ("answered", "left_out", "refused", "wrong", "crashed")
 
 
@@ -40,16 +43,43 @@ def tried(
         with cached_in(folder / "cache"):
             return world, judge(world, source)
     except Exception as error:  # a bug, of gelgt or of the judge
-        trace = traceback.format_exc()
-        return world, Verdict("crashed", [f"{type(error).__name__}: {error}", trace], [])
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
+        return world, Verdict("crashed", [f"{where}: {error}"], [])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def case(folder: Path, number: int, random: Random) -> str:
-    world, verdict = tried(folder / "case", random)
+    world, verdict = tried(folder / "case", random, shape_of(number))
     assert verdict.outcome not in ("wrong", "crashed"), line(number, world, verdict)
     return f"{world.shapes[0]}: {verdict.outcome}"
+
+
+def shape_of(number: int) -> str:
+    """The first shape of a case: the first cases have one each."""
+    order = np.random.default_rng(5).permutation(len(SHAPES))
+    return list(SHAPES)[order[number]] if number < len(SHAPES) else ""
+
+
+def summary(out: Path) -> None:
+    """Print outcomes by shape, and a line for each case that was wrong."""
+    record = json.loads((out / "messy.json").read_text())
+    failures = out / "messy.failures.jsonl"
+    counts: dict[str, Counter[str]] = {}
+    found = Counter(record["outcomes"])
+    for text in failures.read_text().splitlines() if failures.is_file() else ():
+        trace = json.loads(text)["trace"].strip()
+        told = trace.partition("AssertionError: ")[2].splitlines() or trace.splitlines()[-1:]
+        print(told[0])
+        if match := _FAILURE.match(told[0]):
+            found[f"{match[1]}: {match[2]}"] += 1
+    for outcome, count in found.items():
+        name, _, word = outcome.rpartition(": ")
+        for each in (name, "all") if name else ():
+            counts.setdefault(each, Counter())[word] += count
+    if counts:
+        _say(counts)
 
 
 def line(number: int, world: World, verdict: Verdict) -> str:
@@ -81,7 +111,8 @@ def main() -> int:
         for number in range(options.first, options.first + options.cases):
             began = time.perf_counter()
             random = random_of(options.seed, number)
-            world, verdict = tried(place, random, options.shape, options.clean)
+            shape = options.shape or shape_of(number)
+            world, verdict = tried(place, random, shape, options.clean)
             for name in world.shapes:
                 counts.setdefault(name, Counter())[verdict.outcome] += 1
                 counts[name]["lost"] += bool(verdict.lost)
@@ -108,7 +139,7 @@ def _replay(options: argparse.Namespace, place: Path) -> None:
     import gelgt
 
     random = random_of(options.seed, options.case)
-    world = random_world(random, options.shape)
+    world = random_world(random, options.shape or shape_of(options.case))
     world = cleaned(world) if options.clean else world
     folder = options.keep or place
     folder.mkdir(parents=True, exist_ok=True)
