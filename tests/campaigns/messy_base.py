@@ -162,7 +162,7 @@ class Maker:
 
     def _entities(self) -> None:
         random, n = self.random, self.count
-        spread = self.needs.get("spread", float(self.pick([0.0, 0.3, 0.6])))
+        spread = self.needs.get("spread", float(self.pick([0.0, 0.2, 0.3, 0.4, 0.5, 0.6])))
         self.born = (self.start + random.random(n) * spread * self.days * DAY).astype(np.int64)
         if self.needs.get("birth", "clear") == "none":
             self.born[:] = self.start
@@ -285,7 +285,9 @@ class Maker:
     def first_named(self) -> Times:
         """(entities,) when an event first names each; NEVER for none."""
         first = np.full(self.count, NEVER)
-        np.minimum.at(first, self.owner, self.time)
+        values = self.events.columns[self.event_time].values
+        has_time = np.array([value is not None for value in values], bool)
+        np.minimum.at(first, self.owner[has_time], self.time[has_time])
         return first
 
     def within(self, owner: NDArray[np.int64]) -> Times:
