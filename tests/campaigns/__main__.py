@@ -10,6 +10,7 @@ from pathlib import Path
 NAMES = (
     "files",
     "future",
+    "messy",
     "sentences",
     "queries",
     "databases",
@@ -53,6 +54,9 @@ def main() -> int:
         name: options.cases or import_module(f"campaigns.{name}").CAMPAIGN.long for name in names
     }
     records = lanes.run(cases, options.seed, options.out.resolve(), options.minutes * 60)
+    for name in names:
+        if summary := getattr(import_module(f"campaigns.{name}"), "summary", None):
+            summary(options.out)
     return 1 if any(record.failed for record in records) else 0
 
 

@@ -22,6 +22,7 @@ SHARES = {
     "texts": 300,
     "queries": 300,
     "future": 900,
+    "messy": 400,
     "files": 1200,
     "databases": 1050,
     "sentences": 1000,
