@@ -126,6 +126,9 @@ def stated(schema: DatabaseSchema) -> dict[str, Any]:
                     "keys": list(table.dating.keys),
                     "pointers": list(table.dating.pointers),
                 }
+        entry["event_dates"] = {
+            date.column: {"filled": dict(date.filled)} for date in table.event_dates or ()
+        }
         chosen = {
             c: k for c, k in table.kinds.items() if k.origin == "manifest" and k.kind != "ignored"
         }

@@ -7,7 +7,9 @@ split times too.
 
 `pkey` may be a list, an fkey may name a column ("customers.email"), and null means that there is
 none and nothing is inferred. For a table without a time, `dated_by` names the foreign key or keys
-that date its rows, null for rows that are always visible. Kinds are inferred from rows up to the
+that date its rows, null for rows that are always visible. `known_ahead` lists dates that are known
+before they happen (due dates, bookings); `event_dates` states all others, in the form of a
+manifest (`schema/manifest.py`), and nothing is inferred. Kinds are inferred from rows up to the
 validation time, so split times are stated at the import and not afterwards.
 """
 
@@ -20,7 +22,7 @@ from gelgt.errors import SourceError
 from gelgt.schema.manifest import load_yaml
 from gelgt.sources.raw import Splits
 
-ENTRIES = ("pkey", "time_col", "fkeys", "kinds", "dated_by")
+ENTRIES = ("pkey", "time_col", "fkeys", "kinds", "dated_by", "known_ahead", "event_dates")
 _SPLITS = ("val_timestamp", "test_timestamp")
 
 
