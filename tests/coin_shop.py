@@ -70,7 +70,7 @@ def _orders(
             "id": np.arange(count) + 1,
             "customer_id": who + 1,
             "placed_at": placed,
-            "amount": rng.integers(5, 500, count),
+            "amount": (rng.random(count) * 500).round(2),
             "channel": rng.choice(["web", "app"], count),
             "shipped_at": pd.Series(shipped).where(is_shipped),
             "tracking": where(is_shipped, [f"T{i % 97}" for i in range(count)], None),
