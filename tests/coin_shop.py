@@ -109,3 +109,39 @@ def write_csv(frames: Frames, folder: Path) -> str:
     for name, frame in frames.items():
         frame.to_csv(folder / f"{name}.csv", index=False)
     return str(folder)
+
+
+def leaving_shop(customers: int = 500, seed: int = 0) -> Frames:
+    """Customers who order at a constant rate until they leave, which nothing announces: of those
+    who are there, all are alike. What is filled in afterwards tells who leaves."""
+    rng = np.random.default_rng(seed)
+    joined = np.sort(rng.random(customers) * DAYS * 0.5)
+    left = joined + rng.exponential(90, customers)
+    has_left = left < DAYS
+    who = np.repeat(np.arange(customers), rng.poisson((np.minimum(left, DAYS) - joined) / 4))
+    placed = joined[who] + rng.random(len(who)) * (np.minimum(left, DAYS) - joined)[who]
+    people = pd.DataFrame(
+        {
+            "id": np.arange(customers) + 1,
+            "signed_up_at": START + _seconds(joined),
+            "left_at": pd.Series(START + _seconds(left)).where(has_left),
+            "leave_reason": where(has_left, rng.choice(["price", "moved"], customers), None),
+            "is_active": ~has_left,
+            "refund": where(has_left, rng.integers(1, 50, customers), 0),
+            "state": where(
+                has_left, rng.choice(["gone", "lost"], customers), rng.choice(["a", "b"], customers)
+            ),
+        }
+    )
+    people.loc[has_left, "state"] = rng.choice(["gone", "lost"], has_left.sum())
+    amounts = (rng.random(len(who)) * 500).round(2)
+    orders = pd.DataFrame(
+        {"customer_id": who + 1, "placed_at": START + _seconds(placed), "amount": amounts}
+    )
+    # written when the customer has left, and only then
+    settled = has_left[who] & (rng.random(len(who)) < 0.5)
+    orders["settled_at"] = pd.Series(START + _seconds(left[who])).where(settled)
+    orders["settled_by"] = where(settled, rng.choice(["x", "y"], len(who)), None)
+    orders = orders.sort_values("placed_at", ignore_index=True)
+    orders.insert(0, "id", np.arange(len(orders)) + 1)
+    return {"customers": people, "orders": orders}

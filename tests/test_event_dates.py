@@ -5,7 +5,8 @@ The coin shop is imported as it is at the end, and as it was at a time t: with t
 which the dates before t are filled.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,24 @@ import pandas as pd
 import pytest
 
 import gelgt
-from coin_shop import DATES, SPLITS, VAL, Frames, as_of, coin_shop, write_sqlite
+from coin_shop import (
+    DATES,
+    SPLITS,
+    VAL,
+    Frames,
+    as_of,
+    coin_shop,
+    leaving_shop,
+    write_csv,
+    write_sqlite,
+)
 from gelgt import Database
 from gelgt.config import SamplingConfig
 from gelgt.features import Features, open_features
 from gelgt.history import TaskData, aggregates
 from gelgt.inference.drift import restrict
 from gelgt.inference.source import stated
+from gelgt.metrics import roc_auc
 
 AT = pd.Timestamp(VAL) + pd.Timedelta(days=20, hours=7)
 LEAVES = "PREDICT COUNT(orders.*, 0, 30, days) > 0 FOR EACH customers.id"
@@ -82,10 +94,8 @@ def test_statistics_are_those_of_the_time(twins: Twins, tmp_path: Path) -> None:
 @pytest.mark.parametrize("sentence", [LEAVES, SPENDS])
 @pytest.mark.parametrize("entity", ["customers", "orders"])
 def test_history_columns_are_those_of_the_time(twins: Twins, sentence: str, entity: str) -> None:
-    import dataclasses
-
     rows, times = twins.seeds(entity)
-    task = dataclasses.replace(twins.whole.task(sentence), entity_table=entity)
+    task = replace(twins.whole.task(sentence), entity_table=entity)
     made = [
         aggregates(TaskData(db, db.graph(), features, task, SamplingConfig()), rows, times, hops=2)
         for db, features in zip((twins.whole, twins.cut), twins.features)
@@ -188,3 +198,78 @@ def test_labels_are_not_masked(twins: Twins) -> None:
     ]
     assert (window["delivered_at"] > start).any()
     assert labels[labels["timestamp"] == start].iloc[:, -1].sum() == (window["rating"] > 3).sum()
+
+
+CHURN = (
+    "PREDICT COUNT(orders.*, 20, 40, days) = 0 FOR EACH customers.id "
+    "WHERE customers.left_at IS NULL"
+)
+
+
+def chance(labels: Any) -> tuple[float, float]:
+    """The interval of 99 % in which the AUC of a coin lies (Mann and Whitney)."""
+    positive = int(np.sum(labels))
+    negative = len(labels) - positive
+    spread = np.sqrt((len(labels) + 1) / (12 * positive * negative))
+    return 0.5 - 2.58 * spread, 0.5 + 2.58 * spread
+
+
+def auc_of_trees(db: Database, features: Features) -> tuple[float, tuple[float, float]]:
+    """The test AUC of LightGBM over history columns of two hops, and that of a coin."""
+    import lightgbm
+
+    task, graph = db.task(CHURN), db.graph()
+    data, tables = TaskData(db, graph, features, task, SamplingConfig()), {}
+    for split in ("train", "test"):
+        labels = task.table(split)
+        times = labels.column(task.time_col).cast("int64").to_numpy() // 1_000_000
+        rows, target = (labels.column(c).to_numpy() for c in (task.entity_col, task.label_col))
+        tables[split] = aggregates(data, rows, times, hops=2).values, target
+    options = {"objective": "binary", "num_leaves": 7, "verbosity": -1, "num_threads": 1}
+    model = lightgbm.train(options, lightgbm.Dataset(*tables["train"]), 40)
+    values, target = tables["test"]
+    area = roc_auc(target, np.asarray(model.predict(values)))
+    assert area is not None
+    return area, chance(target)
+
+
+@pytest.mark.parametrize("write", [write_sqlite, write_csv])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_trees_cannot_tell_who_leaves(
+    write: Callable[[Frames, Path], str], seed: int, tmp_path: Path
+) -> None:
+    source = write(leaving_shop(seed=seed), tmp_path / "shop")
+    db = gelgt.open(source, schema=SPLITS, out=tmp_path / "db")
+    assert db.table("customers").kinds["state"].kind == "ignored"
+    area, (low, high) = auc_of_trees(db, db.features())
+    assert low < area < high
+    plain = replace(db.features().statistics, event_dates={})
+    told = open_features(db, statistics=plain)
+    assert auc_of_trees(db, told)[0] > 0.9  # it is the masks that hide them
+
+
+def test_a_run_cannot_tell_who_leaves(tmp_path: Path) -> None:
+    """Network, columns network, trees and their mix."""
+    from gelgt.presets import RunConfig
+    from gelgt.training import Options, train_run
+
+    source = write_sqlite(leaving_shop(seed=2), tmp_path / "shop.db")
+    db = gelgt.open(source, schema=SPLITS, out=tmp_path / "db")
+    task = db.task(CHURN)
+    changes = {
+        "train.epochs": 2,
+        "train.ensemble": 1,
+        "train.windows": 1,
+        "train.best_epochs": 1,
+        "model.width": 16,
+        "model.heads": 2,
+        "model.row_width": 8,
+        "model.history_columns": 60,
+        "sampling.budget": 40,
+    }
+    config = RunConfig.of("cpu", task.task_type, changes)
+    run = train_run(db, task, tmp_path / "run", config, Options(device="cpu"))
+    low, high = chance(task.table("test").column(task.label_col).to_numpy())
+    area = run.record.metrics["test"]["roc_auc"]
+    assert area is not None
+    assert low < area < high
