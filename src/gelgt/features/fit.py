@@ -31,6 +31,7 @@ from gelgt.features.versions import as_known
 from gelgt.meter import Work
 from gelgt.schema.model import ColumnKind, TableSchema
 from gelgt.sources.database import Database
+from gelgt.sources.event_dates import STRAY_TIMES, seen_since
 from gelgt.sources.row_times import NEVER, RowTimes
 
 # quantiles come from at most this many rows, evenly spaced; up to here they are exact
@@ -67,7 +68,8 @@ def _fit_dates(
     db: Database, table: TableSchema, times: RowTimes, until: int | None
 ) -> tuple[EventDateStatistics, ...]:
     """The event dates of a table: which of them lay after their rows, and had happened."""
-    own, limit = times.of(table.name), NEVER - 1 if until is None else until
+    limit = NEVER - 1 if until is None else until
+    own = seen_since(times, table.name, limit, STRAY_TIMES)
     dates = table.event_dates or ()
     is_late, start = np.zeros(len(dates), np.bool_), 0
     for batch in db.batches(table.name, [date.column for date in dates]):

@@ -2,7 +2,8 @@
 
 `orders.cancelled_at` is unknown before it happens, and so is what was filled along with it
 (`schema.model.EventDate`). A row whose dates are not earlier than the row itself has one version
-for each of them, behind the rows of its table in the arrays of `features/encode.py`:
+for each of them, behind the rows of its table in the arrays of `features/encode.py`. (A row that is
+always visible has none for dates before the first time of the database: there are no seeds then.)
 
     row 7: placed on day 1, shipped on day 3, delivered on day 5
 
@@ -42,7 +43,8 @@ from gelgt.graph.arrays import ArrayWriter, RowWriter, load_array
 from gelgt.schema.model import EventDate, Rest
 from gelgt.sources.canonical import ARROW_TYPES
 from gelgt.sources.database import Database
-from gelgt.sources.row_times import RowTimes
+from gelgt.sources.event_dates import seen_since
+from gelgt.sources.row_times import NEVER, RowTimes
 
 Seconds = NDArray[np.int64]
 BLOCK = 1 << 16  # rows that are written at a time
@@ -137,7 +139,7 @@ def write_versions(
     masked = [{c: rest for c, rest in date.masked.items() if c in columns} for date in dates]
     if not any(masked):
         return
-    own = RowTimes(db).of(table) // _MICROSECONDS
+    own = seen_since(RowTimes(db), table, NEVER - 1) // _MICROSECONDS
     seconds = [_seconds(db, table, date.column) for date in dates]
     row, until = _late(own, seconds)
     if not len(row):

@@ -31,10 +31,11 @@ from gelgt.schema.model import ColumnKind, DatabaseSchema, Dating, EventDate, Re
 from gelgt.sources.database import Database
 from gelgt.sources.processes import core_count
 from gelgt.sources.resolve import Stated, stated_kinds
-from gelgt.sources.row_times import NEVER, RowTimes, instant
+from gelgt.sources.row_times import NEVER, TIMELESS, RowTimes, instant
 
 TELLS = "tells whether"  # how the evidence of an ignored column begins
 LATE = 1e-3  # share of dates that must lie after their rows: a few typing errors do not count
+STRAY_TIMES = 0.01  # share of the rows of a table that may have wrong times
 STRAY = 1e-3  # share of rows without a date in which a filled column may have another value
 RATIO = 0.1  # and how rare that must be beside the rows with the date
 CHANCE = np.log(1000)  # one in so many pairs of unrelated columns looks as if they belonged
@@ -71,6 +72,29 @@ def known_ahead(entry: Mapping[str, Any]) -> frozenset[str]:
     """The dates that a user states to be known before they happen."""
     columns = entry.get("known_ahead") or ()
     return frozenset((columns,) if isinstance(columns, str) else columns)
+
+
+def seen_since(times: RowTimes, table: str, until: int, share: float = 0.0) -> NDArray[np.int64]:
+    """(rows,) since when a model may see each row: its own time, and in a table that is always
+    visible the first time of the database, before which there are no seeds. A birthday before it
+    hides nothing.
+
+    Args:
+        until: Microseconds since 1970; only rows up to it count as the first.
+        share: Of the rows of each table, those that may come before the first: a few wrong dates.
+    """
+    own = times.of(table)
+    if not np.any(own == TIMELESS):
+        return own
+    first = NEVER
+    for name, schema in times.db.schema.tables.items():
+        if schema.has_time:
+            moments = times.of(name)
+            known = moments[(moments != TIMELESS) & (moments <= until)]
+            if len(known):
+                place = int(share * len(known))
+                first = min(first, int(np.partition(known, place)[place]))
+    return np.where(own == TIMELESS, first, own)
 
 
 def date_columns(table: TableSchema, ahead: Iterable[str] = ()) -> tuple[str, ...]:
@@ -144,19 +168,18 @@ def _along_with(
 ) -> dict[str, _Along]:
     """What comes along with each date: one pass over the rows."""
     moments, bits = times.of(table.name), 1 << np.arange(len(dates))
-    patterns: dict[
-        int, int
-    ] = {}  # which dates of a row are filled, in the order in which they come
+    since = seen_since(times, table.name, until, STRAY_TIMES)
+    patterns: dict[int, int] = {}  # numbers of sets of dates that are filled together
     tallies = {c: _Tally() for c in columns}
     late, filled, start = np.zeros(len(dates)), np.zeros(len(dates)), 0
     with ThreadPoolExecutor(core_count()) as pool:
         for batch in db.batches(table.name, list(dict.fromkeys([*dates, *columns]))):
-            own = moments[start : start + batch.num_rows]
-            start += batch.num_rows
+            some = slice(start, start + batch.num_rows)
+            own, start = moments[some], some.stop
             exists = own != NEVER  # rows that are never visible show nothing
             values = np.stack([_microseconds(batch.column(date)) for date in dates])[:, exists]
             has_date = values < FAR
-            late += (has_date & (values > own[exists])).sum(1)
+            late += (has_date & (values > since[some][exists])).sum(1)
             filled += has_date.sum(1)
             found, which = np.unique(bits @ has_date, return_inverse=True)
             numbers = np.array([patterns.setdefault(p, len(patterns)) for p in found.tolist()])
