@@ -23,19 +23,24 @@ from coin_shop import (
     as_of,
     coin_shop,
     leaving_shop,
+    where,
     write_csv,
     write_sqlite,
 )
 from gelgt import Database
+from gelgt.candidates.columns import PairReader
+from gelgt.candidates.find import CandidateFinder
 from gelgt.config import SamplingConfig
 from gelgt.features import Features, open_features
 from gelgt.history import TaskData, aggregates
 from gelgt.inference.drift import restrict
 from gelgt.inference.source import stated
 from gelgt.metrics import roc_auc
+from gelgt.sampling import make_seeds
 
 AT = pd.Timestamp(VAL) + pd.Timedelta(days=20, hours=7)
 LEAVES = "PREDICT COUNT(orders.*, 0, 30, days) > 0 FOR EACH customers.id"
+BUYS = "PREDICT LIST_DISTINCT(orders.product_id, 0, 30, days) FOR EACH customers.id"
 SPENDS = "PREDICT SUM(orders.amount, 0, 30, days) FOR EACH customers.id"
 
 
@@ -273,3 +278,48 @@ def test_a_run_cannot_tell_who_leaves(tmp_path: Path) -> None:
     area = run.record.metrics["test"]["roc_auc"]
     assert area is not None
     assert low < area < high
+
+
+def test_candidates_are_read_as_they_were(tmp_path: Path) -> None:
+    """What is recommended has dates too: one row stands for all seeds, so that nothing that a date
+    changes is read of it; its history reads what was known."""
+    rng, frames = np.random.default_rng(0), coin_shop()
+    listed = pd.Series(pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 300, 40), "D"))
+    withdrawn = (listed + pd.Timedelta(days=200)).where(rng.random(40) < 0.6)
+    products = pd.DataFrame(
+        {
+            "id": np.arange(40) + 1,
+            "listed_at": listed,
+            "brand": rng.choice(["a", "b"], 40),
+            "withdrawn_at": withdrawn,
+            "why": where(withdrawn.notna(), rng.choice(["old", "bad"], 40), None),
+        }
+    )
+    cut = products.copy()
+    ahead = cut["withdrawn_at"] >= AT
+    cut.loc[ahead, "withdrawn_at"], cut.loc[ahead, "why"] = pd.NaT, None
+    assert ahead.sum() > 3
+    made: list[PairReader] = []
+    orders = frames["orders"].assign(product_id=rng.integers(1, 41, 2_400))
+    for name, shown in (("whole", products), ("cut", cut)):
+        tables = {"customers": frames["customers"], "orders": orders, "products": shown}
+        schema = SPLITS if not made else stated(made[0].db.schema)
+        db = gelgt.open(tables, schema=schema, out=tmp_path / name)
+        task = db.task(BUYS)
+        features = made[0].features if made else db.features()
+        if made:
+            db = restrict(made[0].db.schema, db).db
+            features = open_features(db, statistics=features.statistics)
+        finder = CandidateFinder(db.graph(), task, SamplingConfig())
+        made.append(PairReader(db, features, finder, ("why", "withdrawn_at age", "brand is a")))
+    assert {each.name for each in made[0].attributes} >= {"brand"}
+    assert not {each.name for each in made[0].attributes} & {"why"}
+    rows, parts = np.arange(0, 200, 5), []
+    for reader in made:
+        seeds = make_seeds(
+            reader.db, reader.finder.graph, "customers", rows, np.full(40, int(AT.timestamp()))
+        )
+        parts.append(reader.read(seeds, reader.finder.find(seeds)))
+    np.testing.assert_array_equal(parts[0].ties, parts[1].ties)
+    np.testing.assert_array_equal(parts[0].items, parts[1].items)
+    assert np.isfinite(parts[0].items[:, -2]).any()  # some were withdrawn before

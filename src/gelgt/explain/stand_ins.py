@@ -107,7 +107,9 @@ class StandIns:
         """The same as `state`, of the columns whose bits are set."""
         if not mask:
             return ITSELF
-        row, donor = self.features.rows_at(table, np.array([row, donor]), self.limit).tolist()
+        versions = self.features.versions(table)
+        if versions is not None:
+            row, donor = versions.at(np.array([row, donor]), self.limit).tolist()
         stand_in = StandIn(table, row, donor, mask)
         place = self._places.get(stand_in)
         if place is None:
