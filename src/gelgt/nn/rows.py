@@ -201,7 +201,8 @@ def read_nodes(batch: SubgraphBatch, features: Features) -> NDArray[np.int64]:
     dated = [n for n, name in enumerate(graph.tables) if features.versions(name) is not None]
     if not dated:
         return node
-    table, limits = packed.table.numpy(), packed.limit[packed.batch].numpy()
+    table = packed.table.numpy()
+    limits = np.repeat(packed.limit.numpy(), packed.lengths.numpy())
     row, offsets = node - graph.offsets[table], row_offsets(graph, features)
     for number in dated:
         mine = np.flatnonzero(table == number)
