@@ -18,6 +18,7 @@ from gelgt.explain.variants import Variants, neighbourhood
 from gelgt.history.seed_history import HistoryPlan
 from gelgt.inference import Predictor
 from gelgt.sampling import Seeds, make_seeds
+from gelgt.scoring.seed_data import SeedData
 from gelgt.scoring.variants import RecordedVariants
 from gelgt.training import Run
 
@@ -37,6 +38,10 @@ def some_seeds(explainer: Explainer, at: str, count: int) -> list[Seeds]:
     ]
 
 
+def limit_of(data: SeedData, seed: Seeds) -> int:
+    return int(data.sampler.limits(seed.time)[0])
+
+
 @pytest.mark.parametrize("labels", ["binary", "value"])
 @pytest.mark.parametrize("name", PLANS)
 def test_a_whole_variant_has_the_seed_s_own_columns(
@@ -48,7 +53,7 @@ def test_a_whole_variant_has_the_seed_s_own_columns(
     data = replace(explainer.data, plan=PLANS[name])
     for seed in some_seeds(explainer, small_shop.test_timestamp, 6):
         hood = neighbourhood(explainer.scorer, seed)
-        history = VariantHistory(data, hood, StandIns(data.features))
+        history = VariantHistory(data, hood, StandIns(data.features, limit_of(data, seed)))
         made = history.columns(np.ones((2, hood.num_units), np.int64))
         expected = data.history(seed)
         assert made is not None
@@ -64,7 +69,7 @@ def test_a_plan_reads_every_column_that_it_names(explainer: Explainer, small_sho
     found = np.zeros(0, np.bool_)
     for seed in seeds:
         hood = neighbourhood(explainer.scorer, seed)
-        made = VariantHistory(data, hood, StandIns(data.features)).columns(
+        made = VariantHistory(data, hood, StandIns(data.features, limit_of(data, seed))).columns(
             np.ones((1, hood.num_units), np.int64)
         )
         assert made is not None

@@ -302,6 +302,7 @@ def test_statements_hold_what_a_user_chose(binary_run: Run, twins: Twins) -> Non
         "pkey": ["id"],
         "time_col": "placed_at",
         "fkeys": {"customer_id": "customers"},
+        "event_dates": {},
         "kinds": {"coupon": {"kind": "multicategorical", "separator": ";"}},
     }
     assert made["tables"]["categories"]["time_col"] is None

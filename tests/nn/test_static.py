@@ -1,6 +1,7 @@
 """The model over fixed shapes gives what it gives over packed rows: values, gradients, statistics;
 whatever fills the room."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,19 @@ import torch
 from configs import plain_config
 
 import gelgt
+from coin_shop import SPLITS, VAL, coin_shop, write_sqlite
 from gelgt.config import SamplingConfig
 from gelgt.demo import Shop
 from gelgt.features import Features
 from gelgt.graph import Graph
 from gelgt.nn import GelGTModel, ModelContext, ModelInput
+from gelgt.nn.rows import read_nodes, row_offsets
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.ops import masked_batch_norm
-from gelgt.nn.static.pack import Packer, measure
+from gelgt.nn.static.pack import Packer, as_read, measure
 from gelgt.nn.static.shape import Shape
 from gelgt.nn.static.weights import LowWeights, raised
-from gelgt.sampling import Sampler, Seeds, task_seeds
+from gelgt.sampling import Sampler, Seeds, make_seeds, task_seeds
 from gelgt.sampling.batch import SubgraphBatch, from_sample
 
 World = tuple[Graph, Features, Seeds]
@@ -282,3 +285,36 @@ def test_one_row_of_a_table_can_be_trained_on(world: World) -> None:
             torch.testing.assert_close(
                 other, own, atol=1e-5, rtol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
             )
+
+
+def test_rows_are_those_that_seeds_know(tmp_path: Path) -> None:
+    """Rows whose dates lie ahead are versions of themselves, in other numbers than those of
+    nodes."""
+    url = write_sqlite(coin_shop(200, 1_200), tmp_path / "shop.db")
+    db = gelgt.open(url, schema=SPLITS, out=tmp_path / "db")
+    graph, features = db.graph(), db.features()
+    rows, days = np.tile(np.arange(30), 3), np.repeat([0, 30, 60], 30)
+    times = np.datetime64(VAL, "s") - days.astype("timedelta64[D]")
+    seeds = make_seeds(db, graph, "customers", rows, times)
+    dated: World = graph, features, seeds
+    batch = sampled(dated, list(range(len(rows))))
+    read, node = read_nodes(batch, features), batch.node.numpy()
+    offsets = row_offsets(graph, features)
+    versions = read - offsets[batch.table.numpy()] != node - graph.offsets[batch.table.numpy()]
+    assert versions.sum() > 5
+    # a row is read in several ways
+    assert len(np.unique(read)) > len(np.unique(node))
+    model = model_of(dated).eval()
+    with torch.no_grad():
+        expected = model(ModelInput.of(batch, features))
+        size = measure(as_read(batch, features), offsets, model.config.keep)
+        room = Shape(len(rows), size.rows + 9, size.refined + 9, size.messages, size.tables)
+        arguments = (offsets, model.config.keep, False, len(graph.relations), False)
+        packed = Packer([room], *arguments, features)(batch)
+        assert packed is not None
+        form = model.static_form(graph, SamplingConfig(budget=BUDGET), features, {})
+        found = form(StaticInput(packed.shape, packed.words))
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        late = torch.full_like(batch.limit, 2**40)
+        seeing = type(batch)(**(vars(batch) | {"limit": late}))
+        assert not torch.allclose(model(ModelInput.of(seeing, features)), expected)

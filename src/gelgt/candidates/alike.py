@@ -65,18 +65,20 @@ def _of_columns(
 ) -> Iterator[Attribute]:
     table = finder.destination
     arrays = features.arrays(table)
+    dates = features.statistics.event_dates.get(table, ())
+    dated = {column for date in dates for column in date.masked}
     place = {"categorical": 0, "multicategorical": 0}
     for name, statistics in features.columns(table).items():
         kind = statistics.kind
         if kind not in place:
             continue
         at, place[kind] = place[kind], place[kind] + 1
-        if (table, name) in hidden:
+        if (table, name) in hidden or name in dated:
             continue
         if kind == "categorical":
-            start, values = np.arange(finder.size + 1), arrays["categorical"][:, at]
+            start, values = np.arange(finder.size + 1), arrays["categorical"][: finder.size, at]
         else:
-            start = arrays[f"multicategorical-{at}-offsets"]
+            start = arrays[f"multicategorical-{at}-offsets"][: finder.size + 1]
             values = arrays[f"multicategorical-{at}-places"]
         numbers = np.asarray(values, np.int64)
         times = np.full(int(numbers.max(initial=-1)) + 1, TIMELESS)

@@ -13,7 +13,7 @@ from gelgt.explain.blocks import Block, event_block, row_block
 from gelgt.history.aggregates import PathColumns, aggregates
 from gelgt.history.columns import Columns, SeedColumns
 from gelgt.history.keys import Key
-from gelgt.history.lists import Lists
+from gelgt.history.lists import EventTimes, Lists
 from gelgt.history.task_data import Choice, TaskData, Values
 from gelgt.sampling import Seeds
 from gelgt.scoring.seed_data import SeedData
@@ -111,6 +111,9 @@ class _WrittenLists(Lists):
     def children_of(self, path: str, key: Key, rows: Any) -> Any:
         return self._add("children_of", path, key, rows)
 
+    def at_date(self, path: str, view: Any, date: EventTimes) -> Any:
+        return self._add("at_date", path, view, date)
+
     def other_parents(self, path: str, key: Key, other: Key) -> Any:
         return self._add("other_parents", path, key, other)
 
@@ -129,15 +132,26 @@ class _WrittenColumns(SeedColumns):
         self.steps.append(Step("rows", (path, table, rows)))
         return iter(())
 
-    def of_events(self, path: str, view: Any, table: str, is_timed: bool) -> Iterator[Columns]:
+    def of_events(
+        self, path: str, view: Any, table: str, is_timed: bool, date: str | None = None
+    ) -> Iterator[Columns]:
         self.steps.append(Step("events", (path, view, table, is_timed, True)))
         return iter(())
 
     def of_event_rows(
-        self, path: str, view: Any, table: str, is_timed: bool, are_events: bool = False
+        self,
+        path: str,
+        view: Any,
+        table: str,
+        is_timed: bool,
+        are_events: bool = False,
+        date: str | None = None,
     ) -> Iterator[Columns]:
         self.steps.append(Step("events", (path, view, table, is_timed, False)))
         return iter(())
+
+    def known(self, view: Any, table: str) -> Any:
+        return view
 
     def numbers(
         self,

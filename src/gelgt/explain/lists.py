@@ -15,6 +15,7 @@ from gelgt.explain.neighbourhood import Neighbourhood
 from gelgt.explain.reader import Found, Numbers, PathReader
 from gelgt.explain.stand_ins import StandIns
 from gelgt.history.keys import Key
+from gelgt.history.lists import EventTimes
 
 if TYPE_CHECKING:
     from gelgt.explain.event_kernels import EventLists
@@ -33,27 +34,27 @@ class Units:
         self.hood, self.reader = hood, reader
         self._known: dict[str, tuple[Found, Known]] = {}
 
-    def known(self, path: str, table: str, found: Found, key: Key) -> "Known":
-        """The units that the events of a path to a table depend on; its first step is a key's."""
+    def known(self, path: str, found: Found, source: "Source") -> "Known":
+        """The units that the events of a path depend on."""
         before = self._known.get(path)
         if before is None:
-            made = self._of(path, table, found, key)
+            made = self._of(source, found)
         elif before[0] is found:
             return before[1]
         else:  # there are further owners
-            made = _joined(before[1], self._of(path, table, found.behind(before[0]), key))
+            made = _joined(before[1], self._of(source, found.behind(before[0])))
         self._known[path] = found, made
         return made
 
-    def _of(self, path: str, table: str, found: Found, key: Key) -> "Known":
+    def _of(self, source: "Source", found: Found) -> "Known":
         from gelgt.explain.list_kernels import Known, known_units
 
-        first, hood = self.reader.lists.first, self.hood
-        own, way, ways = hood.unit_lists(path), hood.unit_lists(""), _NOBODY
+        first, hood, key = self.reader.lists.first, self.hood, source.key
+        own, way, ways = hood.unit_lists(source.path), hood.unit_lists(""), _NOBODY
         if found.via is not None:
             ways = found.via + first(key.child)
             way = hood.unit_lists(f"< {key.child}.{key.column}")
-        nodes = found.row + first(table)
+        nodes = found.row + first(source.table)
         return Known(*known_units(nodes, ways, found.starts, own, way, hood.num_units))
 
 
@@ -71,16 +72,31 @@ def _joined(known: "Known", more: "Known") -> "Known":
 
 
 @dataclass(frozen=True, eq=False)
+class Source:
+    """Where events come from: a path to a table, whose first step is a key's, and (V,) whose events
+    each variant looks at, a place among the owners or -1."""
+
+    path: str
+    table: str
+    key: Key
+    owner: Numbers
+
+
+@dataclass(frozen=True, eq=False)
 class SharedLists:
     """The m distinct lists of events of one path that V variants see.
 
     Attributes:
         lists: As compiled loops read them.
         newest_of_lists: (m,) the row of the newest event of each, -1 where there is none.
+        source: Where the events come from.
+        found: All that there are.
     """
 
     lists: "EventLists"
     newest_of_lists: Numbers
+    source: Source
+    found: Found
 
     @property
     def newest(self) -> Numbers:
@@ -100,7 +116,7 @@ class VariantLists:
 
     def __init__(self, units: Units, state: NDArray[np.int64], stand_ins: StandIns) -> None:
         self.units, self.reader, self.state = units, units.reader, state
-        self.rows = np.full(len(state), self.reader.row, np.int64)
+        self.rows, self.features = np.full(len(state), self.reader.row), stand_ins.features
         self.numbers, self.places = stand_ins.numbers()
         self._alone = np.zeros(len(state), np.int64)
 
@@ -116,22 +132,26 @@ class VariantLists:
 
     def children(self, path: str, key: Key) -> SharedLists:
         found, _ = self.reader.children(path, key, [self.reader.row])
-        return self._seen(path, key.child, found, key)
+        return self._seen(path, found, Source(path, key.child, key, self._alone))
 
     def children_of(self, path: str, key: Key, rows: Numbers) -> SharedLists:
         distinct = sorted(set(rows.tolist()))
         owners = [row for row in distinct if row >= 0]
         found, places = self.reader.children(path, key, owners)
         owner = np.array([-1] * (len(distinct) - len(owners)) + places, np.int64)
-        return self._seen(path, key.child, found, key, owner[np.searchsorted(distinct, rows)])
+        owner = owner[np.searchsorted(distinct, rows)]
+        return self._seen(path, found, Source(path, key.child, key, owner))
+
+    def at_date(self, path: str, view: SharedLists, date: EventTimes) -> SharedLists:
+        return self._seen(path, self.reader.at_date(path, view.found, date), view.source)
 
     def other_parents(self, path: str, key: Key, other: Key) -> SharedLists:
         found = self.reader.other_parents(path, key, other)
-        return self._seen(path, other.parent, found, key)
+        return self._seen(path, found, Source(path, other.parent, key, self._alone))
 
     def grandchildren(self, path: str, key: Key, below: Key) -> SharedLists:
         found = self.reader.grandchildren(path, key, below)
-        return self._seen(path, below.child, found, key)
+        return self._seen(path, found, Source(path, below.child, key, self._alone))
 
     def read_rows(self, table: str, rows: Numbers) -> Numbers:
         """(V,) the rows whose columns are read where each variant sees some rows."""
@@ -139,22 +159,24 @@ class VariantLists:
 
         first, units = self.reader.lists.first(table), self.units.hood.unit_lists("")
         read: Numbers = read_rows(rows, first, units, self.state, self.numbers)
-        return read
+        is_own = read < self.features.rows[table]  # behind them lie versions and stand-ins
+        known = self.features.rows_at(table, np.where(is_own, read, -1), self.reader.limit)
+        return np.where(is_own, known, read)
 
-    def _seen(
-        self, path: str, table: str, found: Found, key: Key, owner: Numbers | None = None
-    ) -> SharedLists:
-        """What each variant sees of the events of its owner, a place among the owners or -1."""
+    def _seen(self, path: str, found: Found, source: Source) -> SharedLists:
+        """What each variant sees of the events of its owner."""
         from gelgt.explain.event_kernels import EventLists
         from gelgt.explain.list_kernels import seen_lists
 
         event, read, bounds, which, newest = seen_lists(
             self.state,
-            self._alone if owner is None else owner,
-            self.units.known(path, table, found, key),
+            source.owner,
+            self.units.known(path, found, source),
             found.row,
             found.starts,
             self.places,
         )
-        lists = EventLists(found.row, found.time, event, read, bounds, which)
-        return SharedLists(lists, newest)
+        # rows as they were at the time of the event
+        shown = self.features.rows_at(source.table, found.row, found.time + 1)
+        lists = EventLists(shown, found.time, event, read, bounds, which)
+        return SharedLists(lists, newest, source, found)

@@ -75,7 +75,8 @@ class Cells:
         self._found: dict[tuple[str, str], tuple[str, NDArray[Any] | None, Any]] = {}
 
     def value(self, table: str, row: int, column: str) -> Any:
-        """The value of a column; None where it is missing or a text."""
+        """The value of a column of a row, or of a version of it; None where it is missing or a
+        text."""
         if (table, column) not in self._found:
             self._found[table, column] = self._find(table, column)
         kind, values, about = self._found[table, column]
@@ -163,7 +164,11 @@ class Names:
         return effect
 
     def _value(self, unit: int, column: str) -> Any:
-        return self.cells.value(self.hood.table(unit), int(self.hood.row_numbers[unit]), column)
+        table, row = self.hood.table(unit), self.hood.row_numbers[unit : unit + 1]
+        limit = self.data.sampler.limits(self.hood.seed.time)
+        return self.cells.value(
+            table, int(self.data.features.rows_at(table, row, limit)[0]), column
+        )
 
     def _kind(self, part: Part, newest: float | None) -> str:
         if part.column is not None:

@@ -8,8 +8,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from gelgt.features.values import MISSING_TIME
 from gelgt.graph import Graph
 from gelgt.history.keys import Key
+from gelgt.history.lists import EventTimes
 
 if TYPE_CHECKING:
     from gelgt.explain.list_kernels import KeyLists
@@ -47,6 +49,19 @@ class Found:
         begin, owners = len(before.row), len(before.starts) - 1
         return Found(self.row[begin:], self.time[begin:], self.starts[owners:] - begin)
 
+    def at_dates(self, dates: Numbers, limit: int) -> "Found":
+        """The dates (rows,) in the rows of these events as events, where they lie before a limit;
+        as `history.events.Events.at_dates`."""
+        own = dates[self.row]
+        owner = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+        time = np.maximum(self.time, own)
+        kept = np.flatnonzero((own != MISSING_TIME) & (time < limit))
+        kept = kept[np.lexsort((time[kept], owner[kept]))]
+        counts = np.bincount(owner[kept], minlength=len(self.starts) - 1)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        via = None if self.via is None else self.via[kept]
+        return Found(self.row[kept], time[kept], starts, via)
+
 
 class PathReader:
     """Reads the paths around one seed.
@@ -61,6 +76,7 @@ class PathReader:
         self.graph, self.row, self.limit = graph, row, limit
         self.lists = GraphKeys.of(graph)
         self._found: dict[str, Found] = {}
+        self._dated: dict[str, tuple[Found, Found]] = {}
         self._owners: dict[str, dict[int, int]] = {}
 
     def children(self, path: str, key: Key, owners: list[int]) -> tuple[Found, list[int]]:
@@ -95,6 +111,13 @@ class PathReader:
             via, order = np.repeat(children.row, count), np.lexsort((found.row, time))
             self._found[path] = self._ordered(found.row, time, via, order)
         return self._found[path]
+
+    def at_date(self, path: str, found: Found, date: EventTimes) -> Found:
+        """A date in the rows of events, as events of the same owners."""
+        before = self._dated.get(path)
+        if before is None or before[0] is not found:
+            before = self._dated[path] = found, found.at_dates(date.seconds, self.limit)
+        return before[1]
 
     def _children(self, key: Key) -> Found:
         return self.children(f"< {key.child}.{key.column}", key, [self.row])[0]

@@ -59,7 +59,7 @@ class _OfTable:
     def __init__(self, features: Features, table: str) -> None:
         statistics = features.statistics.tables[table]
         self.places = {name: place for place, name in enumerate(statistics)}
-        self.size = features.rows[table]
+        self.size = features.size(table)
         self.cells = [cells_of(features, table, kind) for kind in KINDS]
         self.columns = [[self.places[n] for n in columns_of(statistics, kind)] for kind in KINDS]
         self.numbers: list[int] = []  # of each among all stand-ins
@@ -75,10 +75,16 @@ class _OfTable:
 
 class StandIns:
     """The stand-ins of one seed, numbered as they come. In its table a stand-in has a row number
-    behind the table's own."""
+    behind the table's own and their versions.
 
-    def __init__(self, features: Features) -> None:
-        self.features = features
+    Args:
+        features: Of the rows.
+        limit: The first second that the seed may not see; rows and donors are shown as they were
+            before it.
+    """
+
+    def __init__(self, features: Features, limit: int) -> None:
+        self.features, self.limit = features, limit
         self._all: list[StandIn] = []
         self._places: dict[StandIn, int] = {}
         self._numbers: list[tuple[int, int]] = []
@@ -101,6 +107,9 @@ class StandIns:
         """The same as `state`, of the columns whose bits are set."""
         if not mask:
             return ITSELF
+        versions = self.features.versions(table)
+        if versions is not None:
+            row, donor = versions.at(np.array([row, donor]), self.limit).tolist()
         stand_in = StandIn(table, row, donor, mask)
         place = self._places.get(stand_in)
         if place is None:
@@ -155,7 +164,8 @@ class StandIns:
     def frame(self, table: str, rows: NDArray[np.int64], hidden: Collection[str]) -> TensorFrame:
         """The features of some rows, and behind them those of the table's stand-ins."""
         own = self.of_table(table)
-        every = np.concatenate([rows, own.rows]).astype(np.int64)
+        known = self.features.rows_at(table, rows, self.limit)
+        every = np.concatenate([known, own.rows]).astype(np.int64)
         frame = row_frame(self.features, table, every, hidden)
         if own.rows:
             donors = np.array(own.donors, np.int64)

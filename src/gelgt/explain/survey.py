@@ -12,7 +12,7 @@ from gelgt.explain.reader import Found, Numbers, PathReader
 from gelgt.graph import TIMELESS
 from gelgt.history.events import Events, View
 from gelgt.history.keys import Key
-from gelgt.history.lists import Lists, Rows
+from gelgt.history.lists import EventTimes, Lists, Rows
 
 
 class Survey(Lists):
@@ -46,6 +46,10 @@ class Survey(Lists):
         found, places = self.reader.children(path, key, owners)
         at = found.starts[places[0] : places[0] + 2] if places else np.zeros(2, np.int64)
         return self._seen(path, key.child, found, at)
+
+    def at_date(self, path: str, view: View, date: EventTimes) -> View:
+        """The rows of these events, which were met already."""
+        return view
 
     def other_parents(self, path: str, key: Key, other: Key) -> View:
         found = self.reader.other_parents(path, key, other)
@@ -96,7 +100,7 @@ class Survey(Lists):
         first, last = at[:1], at[1:]
         self._remember(path, table, found.row[int(at[0]) : int(at[1])])
         events = Events(self.rows, found.row, found.time, found.starts)
-        return View(events, first, last, np.zeros(1, np.int64))
+        return View(events, first, last, np.zeros(1, np.int64), np.zeros(1, np.int64), self.limits)
 
     def _remember(self, path: str, table: str, rows: Numbers) -> None:
         if len(rows):

@@ -102,8 +102,8 @@ class Variants:
     def __init__(self, scorer: Scorer, hood: Neighbourhood, clock: Clock | None = None) -> None:
         self.scorer, self.data, self.hood = scorer, scorer.data, hood
         self.clock = clock or Clock()
-        self.stand_ins = StandIns(scorer.data.features)
         self.limit = int(self.data.sampler.limits(hood.seed.time)[0])
+        self.stand_ins = StandIns(scorer.data.features, self.limit)
         self.history = VariantHistory(scorer.data, hood, self.stand_ins)
         self.output, self.asked = 0, 0
         self._states = Asked()  # numbers rows of `_known`
@@ -242,6 +242,7 @@ class Variants:
             edge_relation=tensor(np.ascontiguousarray(relations)),
             seed_time=tensor(seed.time.repeat(count)),
             seed_key=tensor(seed.key.view(np.int64).repeat(count)),
+            limit=torch.full((count,), self.limit),
             index=torch.arange(count),
             mask=None,
             graph=self.hood.graph,

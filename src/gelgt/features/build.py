@@ -20,6 +20,7 @@ from gelgt.features.grow import grow_features
 from gelgt.features.statistics import FORMAT, FeatureStatistics
 from gelgt.features.store import Features, find_features
 from gelgt.features.text import HashedNgrams, TextEmbedder, embedder_from_spec
+from gelgt.features.versions import write_versions
 from gelgt.features.write import THREADS, batch_rows, describe_features, encode_rows
 from gelgt.sources.cache import build_folder
 from gelgt.sources.database import Database
@@ -99,6 +100,8 @@ def build_features(
                 if columns:
                     batches = db.batches(name, list(columns), batch_rows(encoder))
                     encode_rows(pool, encoder, batches, rows[name])
+            dates = statistics.event_dates.get(name, ())
+            write_versions(target, db, name, columns, dates, embedder)
             counts[name] = encoder.counts
     describe_features(folder, statistics, rows, counts)
 
@@ -119,6 +122,14 @@ def _check_drift(db: Database, statistics: FeatureStatistics) -> None:
                     "schema_drift",
                     f"There is no column '{table}.{column}' any more.",
                     hint=f"{did_you_mean(column, present)} {hint}",
+                )
+    for table, dates in statistics.event_dates.items():
+        for date in dates:
+            if date.column not in db.schema.tables[table].columns:
+                raise SchemaError(
+                    "schema_drift",
+                    f"There is no date '{table}.{date.column}' any more.",
+                    hint=hint,
                 )
 
 

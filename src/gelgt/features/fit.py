@@ -4,6 +4,7 @@ that is always visible.
 One pass over each table. Rows are selected by their time, never by their position, so a later row
 cannot contribute even if a file is not ordered; and sums run over blocks of selected values, so
 neither rows that were left out nor the layout of the file change a single bit of the result.
+Dates after `until` are not known yet, and neither is what is filled along with them.
 """
 
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from gelgt.features.categories import CategoryCounter
 from gelgt.features.statistics import (
     CategoricalStatistics,
     ColumnStatistics,
+    EventDateStatistics,
     FeatureStatistics,
     MulticategoricalStatistics,
     NumericalStatistics,
@@ -25,9 +27,11 @@ from gelgt.features.statistics import (
 )
 from gelgt.features.text import TextEmbedder
 from gelgt.features.values import MISSING_TIME, Column, as_numbers, as_parts, as_seconds
+from gelgt.features.versions import as_known
 from gelgt.meter import Work
 from gelgt.schema.model import ColumnKind, TableSchema
 from gelgt.sources.database import Database
+from gelgt.sources.event_dates import STRAY_TIMES, seen_since
 from gelgt.sources.row_times import NEVER, RowTimes
 
 # quantiles come from at most this many rows, evenly spaced; up to here they are exact
@@ -51,8 +55,33 @@ def fit_statistics(db: Database, until: int | None, embedder: TextEmbedder) -> F
         name: _fit_table(db, table, times, until, embedder)
         for name, table in db.schema.tables.items()
     }
-    return FeatureStatistics(
-        None if until is None else str(np.datetime64(until, "us")), embedder.spec(), tables
+    dates = {
+        name: _fit_dates(db, table, times, until)
+        for name, table in db.schema.tables.items()
+        if table.event_dates
+    }
+    fit_until = None if until is None else str(np.datetime64(until, "us"))
+    return FeatureStatistics(fit_until, embedder.spec(), tables, dates)
+
+
+def _fit_dates(
+    db: Database, table: TableSchema, times: RowTimes, until: int | None
+) -> tuple[EventDateStatistics, ...]:
+    """The event dates of a table: which of them lay after their rows, and had happened."""
+    limit = NEVER - 1 if until is None else until
+    own = seen_since(times, table.name, limit, STRAY_TIMES)
+    dates = table.event_dates or ()
+    is_late, start = np.zeros(len(dates), np.bool_), 0
+    for batch in db.batches(table.name, [date.column for date in dates]):
+        since = own[start : start + batch.num_rows]
+        start += batch.num_rows
+        for place in range(len(dates)):
+            values = batch.column(place).cast(pa.int64()).fill_null(NEVER)
+            moments = values.to_numpy(zero_copy_only=False)
+            is_late[place] |= bool(np.any((moments <= limit) & (moments > since)))
+    return tuple(
+        EventDateStatistics(date.column, dict(date.filled), bool(late))
+        for date, late in zip(dates, is_late)
     )
 
 
@@ -72,22 +101,30 @@ def _fit_table(
         if kind.kind != "text"
     }
     if fitters:
-        for batch in _selected(db, table, list(fitters), in_period):
+        for batch in _selected(db, table, list(fitters), in_period, until):
             for c, fitter in fitters.items():
                 fitter.add(batch.column(c))
     return {c: fitters[c].result() if c in fitters else TextStatistics(embedder.dim) for c in kinds}
 
 
 def _selected(
-    db: Database, table: TableSchema, columns: list[str], in_period: NDArray[np.bool_] | None
+    db: Database,
+    table: TableSchema,
+    columns: list[str],
+    in_period: NDArray[np.bool_] | None,
+    until: int | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the training period, in order."""
+    """The rows of the training period, in order, as they were at its end."""
+    dates = table.event_dates or () if until is not None else ()
+    columns = list(dict.fromkeys([*columns, *(date.column for date in dates)]))
     start, work = 0, Work(f"statistics of {table.name}", db.num_rows(table.name))
     for batch in db.batches(table.name, columns):
-        part = None if in_period is None else in_period[start : start + batch.num_rows]
-        yield batch if part is None or part.all() else batch.filter(pa.array(part))
-        start += batch.num_rows
-        work(batch.num_rows)
+        count = batch.num_rows
+        part = None if in_period is None else in_period[start : start + count]
+        start += count
+        batch = batch if part is None or part.all() else batch.filter(pa.array(part))
+        yield batch if until is None else as_known(batch, dates, until, table.name)
+        work(count)
 
 
 def _in_period(times: RowTimes, table: TableSchema, until: int | None) -> NDArray[np.bool_] | None:

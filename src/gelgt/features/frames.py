@@ -37,7 +37,7 @@ def tensor_frame(
     """See `Features.frame`."""
     statistics = features.statistics.tables[table]
     shown = features.columns(table, hide)
-    arrays = features.arrays(table)
+    arrays, versions = features.arrays(table), features.versions(table)
     tensors: dict[Any, Any] = {}
     names: dict[Any, list[str]] = {}
     for kind, slice_rows in _SLICERS.items():
@@ -46,7 +46,10 @@ def tensor_frame(
         if places:
             key = stype.embedding if kind == "text" else stype(kind)
             names[key] = [columns[j] for j in places]
-            tensors[key] = slice_rows(arrays, rows, places, [statistics[c] for c in names[key]])
+            # texts that no date changes are those of the row
+            is_short = kind == "text" and len(arrays[kind]) == features.rows[table]
+            there = versions.source(rows) if versions is not None and is_short else rows
+            tensors[key] = slice_rows(arrays, there, places, [statistics[c] for c in names[key]])
     if not tensors:
         tensors[stype.numerical], names[stype.numerical] = torch.ones(len(rows), 1), [CONSTANT]
     return TensorFrame(tensors, names)

@@ -19,6 +19,7 @@ from gelgt.features.encode import TableEncoder
 from gelgt.features.statistics import FeatureStatistics
 from gelgt.features.store import Features, find_features
 from gelgt.features.text import TextEmbedder
+from gelgt.features.versions import write_versions
 from gelgt.features.write import THREADS, FindingCounts, batch_rows, describe_features, encode_rows
 from gelgt.graph import open_graph
 from gelgt.graph.arrays import ArrayWriter, RowWriter, create_array, load_array, release
@@ -63,6 +64,8 @@ def grow_features(
             counts[table] += _encode_new(pool, db, added, table, statistics, embedder)
             _join(older, table, added, new_rows(db, table), target)
             shutil.rmtree(added)
+            columns, dates = statistics.tables[table], statistics.event_dates.get(table, ())
+            write_versions(target, db, table, columns, dates, embedder)
     describe_features(folder, statistics, rows, counts)
     return True
 
@@ -158,9 +161,10 @@ def _mixed(is_new: NDArray[np.bool_], old: NDArray[Any], new: NDArray[Any]) -> N
 def _join(older: Features, table: str, added: Path, rows: NDArray[np.int64], target: Path) -> None:
     """Write the arrays of all rows of a table from those of the old and of the new rows."""
     arrays, work = older.arrays(table), Work(f"older rows of {table}", None, "values")
+    count = older.rows[table]  # behind them lie versions, which are written again
     for name, old in arrays.items():
-        new = load_array(added / f"{name}.npy")
         if old.ndim == 2:
+            old, new = old[:count], load_array(added / f"{name}.npy")
             shape = len(old) + len(new), old.shape[1]
             with RowWriter(target / f"{name}.npy", *shape, old.dtype) as writer:
                 for block in _blocks(len(old), rows):
@@ -169,6 +173,7 @@ def _join(older: Features, table: str, added: Path, rows: NDArray[np.int64], tar
                     release(old)
                     work(part.size)
         elif name.endswith("-offsets"):
+            old, new = old[: count + 1], load_array(added / f"{name}.npy")
             name = name.removesuffix("-offsets")
             places = load_array(added / f"{name}-places.npy")
             _join_parts((old, arrays[f"{name}-places"]), (new, places), rows, target / name)

@@ -8,9 +8,11 @@
                   "dropped": 0},
        "tags":   {"kind": "multicategorical", …, "separator": "|"},
        "due":    {"kind": "timestamp", "count": 9, "oldest": 0, "median": 60, "newest": 99},
-       "note":   {"kind": "text", "dim": 64}}}}
+       "note":   {"kind": "text", "dim": 64}}},
+     "event_dates": {"orders": {"shipped_at": {"filled": {"note": null}, "is_late": true}}}}
 
 A training run stores this file, and a newer database is encoded with it. Columns keep their order.
+`event_dates` is there where a table has some (`features/versions.py`).
 """
 
 import hashlib
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gelgt.errors import GelgtError
+from gelgt.schema.model import Rest
 
 FORMAT = 1
 
@@ -77,6 +80,27 @@ class TextStatistics:
     dim: int = 64
 
 
+@dataclass(frozen=True)
+class EventDateStatistics:
+    """A date that is unknown before it happens.
+
+    Attributes:
+        column: The date.
+        filled: What is filled along with it, with the values before (`schema.model.EventDate`).
+        is_late: Whether it lay after its row in the training period, so that it is an event of its
+            own.
+    """
+
+    column: str
+    filled: Mapping[str, Rest] = field(default_factory=dict)
+    is_late: bool = False
+
+    @property
+    def masked(self) -> dict[str, Rest]:
+        """The columns that are unknown before the date, with their values before."""
+        return {self.column: None, **self.filled}
+
+
 ColumnStatistics = (
     NumericalStatistics
     | CategoricalStatistics
@@ -111,18 +135,25 @@ class FeatureStatistics:
     fit_until: str | None  # the last instant that contributed; None: every row did
     embedder: Mapping[str, Any]
     tables: Mapping[str, Mapping[str, ColumnStatistics]] = field(default_factory=dict)
+    event_dates: Mapping[str, tuple[EventDateStatistics, ...]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         tables = {
             table: {column: _entry(s) for column, s in columns.items()}
             for table, columns in self.tables.items()
         }
-        return {
+        content = {
             "format": FORMAT,
             "fit_until": self.fit_until,
             "embedder": dict(self.embedder),
             "tables": tables,
         }
+        if self.event_dates:
+            content["event_dates"] = {
+                table: {d.column: {"filled": dict(d.filled), "is_late": d.is_late} for d in dates}
+                for table, dates in self.event_dates.items()
+            }
+        return content
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "FeatureStatistics":
@@ -134,7 +165,11 @@ class FeatureStatistics:
                 table: {column: _column(entry) for column, entry in columns.items()}
                 for table, columns in content["tables"].items()
             }
-            return cls(content["fit_until"], dict(content["embedder"]), tables)
+            dates = {
+                table: tuple(EventDateStatistics(c, **entry) for c, entry in of_table.items())
+                for table, of_table in content.get("event_dates", {}).items()
+            }
+            return cls(content["fit_until"], dict(content["embedder"]), tables, dates)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise GelgtError(
                 "bad_statistics",

@@ -17,6 +17,7 @@ from gelgt.features.statistics import (
     FeatureStatistics,
     statistics_key,
 )
+from gelgt.features.versions import Versions
 from gelgt.graph.arrays import hash_arrays, load_array
 from gelgt.schema.model import Finding
 from gelgt.sources.seal import is_whole
@@ -76,6 +77,27 @@ class Features:
         self.columns(table)
         return self._arrays[table]
 
+    def versions(self, table: str) -> Versions | None:
+        """What rows of a table held before the dates in them; None where no row has such a date."""
+        return self._versions[table]
+
+    @cached_property
+    def _versions(self) -> dict[str, Versions | None]:
+        return {table: Versions.of(arrays) for table, arrays in self._arrays.items()}
+
+    def size(self, table: str) -> int:
+        """Rows of a table and their versions."""
+        versions = self.versions(table)
+        return self.rows[table] + (0 if versions is None else len(versions.row))
+
+    def rows_at(
+        self, table: str, rows: NDArray[Any], limits: NDArray[np.int64] | int
+    ) -> NDArray[Any]:
+        """(n,) what is read of some rows by seeds that may see nothing from their limits on: the
+        rows, or versions of them (`features/versions.py`)."""
+        versions = self.versions(table)
+        return rows if versions is None else versions.at(rows, limits)
+
     @cached_property
     def _arrays(self) -> dict[str, dict[str, NDArray[Any]]]:
         folders = {
@@ -89,7 +111,8 @@ class Features:
     def frame(
         self, table: str, rows: Sequence[int] | NDArray[np.int64], hide: Collection[str] = ()
     ) -> "TensorFrame":
-        """The features of some rows, in the order given; a row may be named several times.
+        """The features of some rows or versions of rows, in the order given; a row may be named
+        several times.
 
         Args:
             table: The table.
@@ -104,11 +127,9 @@ class Features:
         from gelgt.features.frames import tensor_frame
 
         places = np.asarray(rows, np.int64)
-        if len(places) and (places.min() < 0 or places.max() >= self.rows.get(table, 0)):
-            raise IndexError(
-                f"'{table}' has rows 0…{self.rows.get(table, 0) - 1}, not "
-                f"{places.min()}…{places.max()}"
-            )
+        size = self.size(table) if table in self.rows else 0
+        if len(places) and (places.min() < 0 or places.max() >= size):
+            raise IndexError(f"'{table}' has rows 0…{size - 1}, not {places.min()}…{places.max()}")
         return tensor_frame(self, table, places, hide)
 
     def col_stats(self, table: str, hide: Collection[str] = ()) -> "dict[str, dict[StatType, Any]]":

@@ -16,6 +16,11 @@
                 around the entity's parents and the newest child's parents: their parent and child
                 rows at the seed's time
 
+    dates       a date inside child rows, such as that of a cancellation, is an event of its own
+                where it lies after its row (`< orders.customer_id @cancelled_at`): its number,
+                times and gaps, and the columns that are filled along with it, which the child rows
+                themselves then do not have
+
     siblings    over the rows that share a parent with the entity's newest child, such as all
                 results of the team that a driver drove for last: the mean of each number, and that
                 of the newest five. Part of hops = 2 already.
@@ -33,10 +38,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gelgt.history.columns import Columns, SeedColumns
+from gelgt.history.columns import Columns, SeedColumns, at_date
 from gelgt.history.events import View, row_times
 from gelgt.history.keys import Key, keys_of
-from gelgt.history.lists import Lists
+from gelgt.history.lists import EventTimes, Lists
 from gelgt.history.pieces import in_order, lane_count
 from gelgt.history.task_data import EVERY_COLUMN, Choice, TaskData
 from gelgt.meter import Work
@@ -177,11 +182,25 @@ class PathColumns:
             path, is_timed = f"< {key.child}.{key.column}", self.data.is_timed(key.child)
             if key.parent == entity and self.is_wanted(path):
                 view = self.lists.children(path, key)
-                yield from self.seeds.of_events(path, view, key.child, is_timed)
+                yield from self._of_events(path, view, key.child, is_timed)
                 if hops > 1:
                     yield from self._second_hop(path, key, view)
                 elif siblings and is_timed:
                     yield from self._siblings(path, key, view)
+
+    def _of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Columns]:
+        """The columns of events, and of the dates in their rows."""
+        yield from self.seeds.of_events(path, view, table, is_timed)
+        yield from self._of_dates(path, view, table)
+
+    def _of_dates(self, path: str, view: View, table: str) -> Iterator[Columns]:
+        """The columns of the dates in the rows of events: a date is an event of its own."""
+        for date in self.data.late_dates(table):
+            dated = at_date(path, date.column)
+            if self.is_wanted(f"{dated}: "):
+                times = EventTimes(table, date.column, self.data.dates(table, date.column))
+                there = self.lists.at_date(dated, view, times)
+                yield from self.seeds.of_events(dated, there, table, True, date.column)
 
     def _siblings(self, path: str, key: Key, view: View) -> Iterator[Columns]:
         for other in self._other_keys(key):
@@ -191,7 +210,8 @@ class PathColumns:
                 continue
             newest = self.lists.parents(newest_path, other, view.newest)
             siblings = self.lists.children_of(sibling_path, other, newest)
-            for name, values in self.data.columns(key.child, "numerical"):
+            siblings = self.seeds.known(siblings, key.child)
+            for name, values in self.data.event_columns(key.child, "numerical"):
                 prefix = f"{sibling_path}: {name}"
                 yield from self.seeds.numbers(prefix, values, siblings, ("mean", "recent mean"))
 
@@ -200,19 +220,18 @@ class PathColumns:
             is_timed = self.data.is_timed(key.child)
             if other.child == key.child and other.column != key.column:
                 parents, around = f"{path} > {other.column}", f"{path} > newest {other.column} "
-                if self.is_wanted(f"{parents}:"):
-                    yield from self.seeds.of_event_rows(
-                        parents,
-                        self.lists.other_parents(parents, key, other),
-                        other.parent,
-                        is_timed or self.data.is_timed(other.parent),
-                    )
+                if self.is_wanted(f"{parents}:") or self.is_wanted(at_date(parents, "")):
+                    further = self.lists.other_parents(parents, key, other)
+                    has_time = is_timed or self.data.is_timed(other.parent)
+                    table = other.parent
+                    yield from self.seeds.of_event_rows(parents, further, table, has_time)
+                    yield from self._of_dates(parents, further, table)
                 if is_timed and self.is_wanted(around):
                     newest = self.lists.parents(around.rstrip(), other, view.newest)
                     yield from self._around(around, other.parent, newest, parents=False)
             below = f"{path} < {other.child}.{other.column}"
             if other.parent == key.child and self.is_wanted(below):
-                yield from self.seeds.of_events(
+                yield from self._of_events(
                     below,
                     self.lists.grandchildren(below, key, other),
                     other.child,
@@ -229,7 +248,7 @@ class PathColumns:
                 named = self.lists.parents(above, key, rows)
                 yield from self._of_rows(f"{above}: ", key.parent, named)
             if key.parent == table and self.is_wanted(below):
-                yield from self.seeds.of_events(
+                yield from self._of_events(
                     below,
                     self.lists.children_of(below, key, rows),
                     key.child,

@@ -5,6 +5,7 @@ Explanations compute the same for a seed without some of its rows (`explain/hist
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -83,6 +84,7 @@ class SeedColumns:
             yield Piece(lambda: list(self._of_rows(path, table, rows)), len(rows))
 
     def _of_rows(self, path: str, table: str, rows: NDArray[np.int64]) -> Iterator[Column]:
+        read = self.data.features.rows_at(table, rows, self.limits)
         has, time_col = self.choice.has, self.data.db.table(table).time_col
         if (
             self.data.is_timed(table)
@@ -92,12 +94,12 @@ class SeedColumns:
             yield f"{path}age", self._age(taken(row_times(self.data.graph, table), rows, NEVER))
         for name, values in self.data.columns(table, "numerical"):
             if has(f"{path}{name}"):
-                yield f"{path}{name}", taken(values, rows, np.nan).astype(np.float32)
+                yield f"{path}{name}", taken(values, read, np.nan).astype(np.float32)
         for name, values in self.data.columns(table, "categorical"):
-            yield from self._of_category(path, table, name, values, rows)
+            yield from self._of_category(path, table, name, values, read)
         for name, values in self.data.columns(table, "timestamp"):
             if name != time_col and has(f"{path}{name} age"):
-                yield f"{path}{name} age", self._age(taken(values, rows, MISSING_TIME))
+                yield f"{path}{name} age", self._age(taken(values, read, MISSING_TIME))
 
     def _of_category(
         self, path: str, table: str, name: str, values: Values, rows: NDArray[np.int64]
@@ -114,13 +116,19 @@ class SeedColumns:
             made = codes if place == 0 else codes == place - 1
             yield each, np.where(codes >= 0, made, np.nan).astype(np.float32)
 
-    def of_events(self, path: str, view: View, table: str, is_timed: bool) -> Iterator[Columns]:
-        """Number and times of events, then their columns."""
+    def of_events(
+        self, path: str, view: View, table: str, is_timed: bool, date: str | None = None
+    ) -> Iterator[Columns]:
+        """Number and times of events, then their columns.
+
+        Args:
+            date: Of the events' rows, which is the time of the events.
+        """
         size = max(len(view.first), len(view.events.row))
         yield Piece(lambda: list(self._counts(path, view, is_timed)), len(view.first))
-        if is_timed and self._has_days(path):
+        if is_timed and date is None and self._has_days(path):
             yield Piece(lambda: list(self._counts(by_day(path), view.by_day(), True)), size)
-        yield from self.of_event_rows(path, view, table, is_timed, are_events=True)
+        yield from self.of_event_rows(path, view, table, is_timed, are_events=True, date=date)
 
     def _has_days(self, path: str) -> bool:
         """Whether something is said of the days with events of a path. It is proposed for the
@@ -179,30 +187,48 @@ class SeedColumns:
         return taken(view.events.time, np.where(place >= view.first, place, -1), NEVER)
 
     def of_event_rows(
-        self, path: str, view: View, table: str, is_timed: bool, are_events: bool = False
+        self,
+        path: str,
+        view: View,
+        table: str,
+        is_timed: bool,
+        are_events: bool = False,
+        date: str | None = None,
     ) -> Iterator[Columns]:
         """The columns of the rows of events; without times there is no newest.
 
         Args:
             are_events: Whether the rows themselves happened then, not only what names them: then
                 sums over windows mean something.
+            date: As in `of_events`; only what is filled along with it is said then.
         """
+        view = self.known(view, table)
         size = max(len(view.first), len(view.events.row))
         statistics = NUMBERS[: len(NUMBERS) if is_timed else TIMELESS_NUMBERS]
         windows = MEAN_WINDOWS if is_timed else ()
         sums = self._of_windows("sum", path) if is_timed and are_events else ()
-        for name, values in self.data.columns(table, "numerical"):
+        for name, values in self.data.event_columns(table, "numerical", date):
             yield from self.numbers(f"{path}: {name}", values, view, statistics, windows, sums)
-        for name, values in self.data.columns(table, "categorical"):
+        for name, values in self.data.event_columns(table, "categorical", date):
             if self.choice.begins(f"{path}: {name} "):
                 yield Piece(partial(self._shares, path, table, name, values, view, is_timed), size)
-        for name, values in self.data.columns(table, "timestamp"):
+        for name, values in self.data.event_columns(table, "timestamp", date):
             is_other = name != self.data.db.table(table).time_col
             if is_timed and is_other and self.choice.has(f"{path}: {name} last age"):
                 yield Piece(partial(self._last_age, path, name, values, view), len(view.first))
 
+    def known(self, view: View, table: str) -> View:
+        """The events as they were at their times, where the rows of a table have later dates."""
+        events = view.events
+        if not self.data.has_later_dates(table):
+            return view
+        read = self.data.features.rows_at(table, events.row, events.time + 1)
+        return replace(view, events=replace(events, version=read))
+
     def _last_age(self, path: str, name: str, values: Values, view: View) -> list[Column]:
-        return [(f"{path}: {name} last age", self._age(taken(values, view.newest, MISSING_TIME)))]
+        return [
+            (f"{path}: {name} last age", self._age(taken(values, view.newest_read, MISSING_TIME)))
+        ]
 
     def numbers(
         self,
@@ -236,7 +262,7 @@ class SeedColumns:
         from gelgt.history.kernels import block_sums, sums_of_windows, sweep_numbers, window_means
 
         columns: list[Column] = []
-        chosen = taken(values, view.events.row, np.nan)
+        chosen = taken(values, view.events.read, np.nan)
         if statistics:
             out = np.empty((len(view.first), len(NUMBERS)), np.float32)
             sweep_numbers(chosen, view.first, view.last, view.order, out)
@@ -310,7 +336,7 @@ class SeedColumns:
 
         categories = self.data.categories(table, name)[:TOP]
         out = np.empty((len(view.first), len(categories) + 1), np.float32)
-        sweep_codes(taken(values, view.events.row, -1), view.first, view.last, view.order, out)
+        sweep_codes(taken(values, view.events.read, -1), view.first, view.last, view.order, out)
         names = [f"{path}: {name} share of {category}" for category in categories]
         if is_timed and self.choice.has(f"{path}: {name} last"):
             names.append(f"{path}: {name} last")
@@ -326,6 +352,11 @@ class SeedColumns:
 def by_day(path: str) -> str:
     """The events of a path, those of one day counted once."""
     return f"{path} by day"
+
+
+def at_date(path: str, date: str) -> str:
+    """A date in the rows of the events of a path, as events."""
+    return f"{path} @{date}"
 
 
 def _is_own(path: str) -> bool:

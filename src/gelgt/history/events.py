@@ -7,10 +7,12 @@ row, `<` leads to the child rows:
     < results.driverId                      the results of a driver
     < results.driverId > raceId             the races of those results
     < orders.customer_id < items.order_id   the items of a customer's orders
+    < orders.customer_id @cancelled_at      the cancellations of a customer's orders
 
 An event has the newest time on its path, so that it is visible once every row of the path is. A
 row without a time in a timed table is never visible, and one of a timeless table always, as in the
-sampler.
+sampler. A date inside a row, which is unknown before it happens, is an event of its own: it is not
+older than the row, and brings with it what was filled in along with it.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gelgt.features.values import MISSING_TIME
 from gelgt.graph import NEVER, Graph
 from gelgt.history.keys import Key
 
@@ -57,12 +60,19 @@ class Events:
         row: (N,) rows of the path's last table.
         time: (N,) seconds.
         starts: (O + 1,) where each owner's events begin.
+        version: (N,) what is read of those rows (`features/versions.py`); None for the rows.
     """
 
     owners: NDArray[np.int64]
     row: Numbers
     time: NDArray[np.int64]
     starts: NDArray[np.int64]
+    version: Numbers | None = None
+
+    @property
+    def read(self) -> Numbers:
+        """(N,) the rows or versions whose columns are read."""
+        return self.row if self.version is None else self.version
 
     @classmethod
     def of(
@@ -91,16 +101,26 @@ class Events:
 
     def view(self, owners: NDArray[np.int64], limits: NDArray[np.int64]) -> "View":
         """What each seed sees: the events of its owner (-1 for none) before its limit."""
+        if not len(self.owners):
+            return self._seen(np.full(len(owners), -1), limits)
+        place = np.searchsorted(self.owners, np.maximum(owners, self.owners[0]))
+        return self._seen(np.where(owners >= 0, place, -1), limits)
+
+    def _seen(self, place: NDArray[np.int64], limits: NDArray[np.int64]) -> "View":
         from gelgt.history.event_kernels import first_from
 
-        if not len(self.owners):
-            zeros = np.zeros(len(owners), np.int64)
-            return View(self, zeros, zeros, np.arange(len(owners)))
-        place = np.searchsorted(self.owners, np.maximum(owners, self.owners[0]))
-        first = self.starts[place]
-        end = np.where(owners >= 0, self.starts[place + 1], first)
+        first = self.starts[np.maximum(place, 0)]
+        end = np.where(place >= 0, self.starts[place + 1], first)
         last = first_from(self.time, first, end, limits)
-        return View(self, first, last, np.lexsort((last, first)))
+        return View(self, first, last, np.lexsort((last, first)), place, limits)
+
+    def at_dates(self, dates: NDArray[np.int64]) -> "Events":
+        """The dates (rows,) of the events' rows as events, where there are some."""
+        own = taken(dates, self.row, MISSING_TIME)
+        is_there = own != MISSING_TIME
+        place = np.repeat(np.arange(len(self.owners), dtype=self.row.dtype), np.diff(self.starts))
+        times = np.maximum(self.time, own)[is_there]
+        return Events.of(self.owners, place[is_there], times, self.row[is_there])
 
 
 @dataclass(frozen=True)
@@ -112,12 +132,16 @@ class View:
         first: (S,) where each seed's events begin.
         last: (S,) where they end.
         order: The seeds by (first, last).
+        place: (S,) the owner of each seed among those of the events, -1 for none.
+        limits: (S,) the first second that each seed may not see.
     """
 
     events: Events
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     order: NDArray[np.int64]
+    place: NDArray[np.int64]
+    limits: NDArray[np.int64]
     _kept: dict[str, NDArray[np.int64]] = field(default_factory=dict, compare=False, repr=False)
     _lock: Lock = field(default_factory=Lock, compare=False, repr=False)
 
@@ -153,12 +177,23 @@ class View:
             np.searchsorted(kept, events.starts),
         )
         first, last = np.searchsorted(kept, self.first), np.searchsorted(kept, self.last)
-        return View(of_days, first, last, self.order)
+        return View(of_days, first, last, self.order, self.place, self.limits)
+
+    def at_dates(self, dates: NDArray[np.int64]) -> "View":
+        """What the seeds see of the dates (rows,) in the rows of these events."""
+        return self.events.at_dates(dates)._seen(self.place, self.limits)
 
     @property
     def newest(self) -> NDArray[np.int64]:
         """(S,) the row of each seed's newest event, -1 where there is none."""
-        rows = self.events.row
+        return self._newest(self.events.row)
+
+    @property
+    def newest_read(self) -> NDArray[np.int64]:
+        """(S,) the row or version of a row whose columns are read of it."""
+        return self._newest(self.events.read)
+
+    def _newest(self, rows: Numbers) -> NDArray[np.int64]:
         if not len(rows):
             return np.full(len(self.first), -1, np.int64)
         return np.where(self.is_empty, -1, rows[np.maximum(self.last - 1, 0)])

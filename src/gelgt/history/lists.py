@@ -2,6 +2,8 @@
 or to a list of events. What follows them otherwise, such as without some rows, is another `Lists`.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,15 @@ from gelgt.history.events import (
 from gelgt.history.keys import Key
 
 Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class EventTimes:
+    """A date of the rows of a table, in seconds (rows,), `MISSING_TIME` for none."""
+
+    table: str
+    column: str
+    seconds: Rows
 
 
 class Lists:
@@ -49,6 +60,10 @@ class Lists:
         """The same for another row of each seed, -1 for none."""
         owners = np.unique(rows[rows >= 0])
         return children(self.graph, key, owners).view(rows, self.limits)
+
+    def at_date(self, path: str, view: View, date: EventTimes) -> View:
+        """`path @date`: a date in the rows of events, as events."""
+        return view.at_dates(date.seconds)
 
     def other_parents(self, path: str, key: Key, other: Key) -> View:
         """`< key > other`: the other parents of the seeds' children."""

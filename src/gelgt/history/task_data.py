@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gelgt.config import SamplingConfig
 from gelgt.features import Features
 from gelgt.features.encode import columns_of
-from gelgt.features.statistics import CategoricalStatistics
+from gelgt.features.statistics import CategoricalStatistics, EventDateStatistics
 from gelgt.graph import Graph
+from gelgt.history.events import row_times
 from gelgt.sources.database import Database
 from gelgt.tasks.task import Definition
 
@@ -77,6 +79,44 @@ class TaskData:
         for place, name in enumerate(columns_of(self.features.statistics.tables[table], kind)):
             if (table, name) not in self.hidden:
                 yield name, arrays[kind][:, place]
+
+    def event_columns(
+        self, table: str, kind: str, date: str | None = None
+    ) -> Iterator[tuple[str, Values]]:
+        """The columns of events of a table: those that no late date changes, or, of such a date,
+        those that are filled along with it."""
+        dates = {d.column: d.masked for d in self.late_dates(table)}
+        changed = {column for masked in dates.values() for column in masked}
+        for name, values in self.columns(table, kind):
+            if name in dates[date] if date is not None else name not in changed:
+                yield name, values
+
+    def late_dates(self, table: str) -> list[EventDateStatistics]:
+        """The dates of a table that are events of their own: that a model learned of after their
+        rows, and that the task may see."""
+        dates = [name for name, _ in self.columns(table, "timestamp")]
+        every = self.features.statistics.event_dates.get(table, ())
+        return [date for date in every if date.is_late and date.column in dates]
+
+    def dates(self, table: str, date: str) -> Values:
+        """(rows,) a date of each row, in seconds."""
+        names = columns_of(self.features.statistics.tables[table], "timestamp")
+        values: Values = self.features.arrays(table)["timestamp"][:, names.index(date)]
+        return values
+
+    def has_later_dates(self, table: str) -> bool:
+        """Whether rows of a table have dates that lie after them."""
+        known = self._later
+        if table not in known:
+            versions = self.features.versions(table)
+            known[table] = versions is not None and bool(
+                np.any(versions.until > row_times(self.graph, table)[versions.row])
+            )
+        return known[table]
+
+    @cached_property
+    def _later(self) -> dict[str, bool]:
+        return {}
 
     def categories(self, table: str, column: str) -> tuple[str, ...]:
         """The categories of a column; they are coded by falling frequency."""

@@ -124,6 +124,9 @@ def stated(schema: DatabaseSchema) -> dict[str, Any]:
             entry["fkeys"] = fkeys
             if table.foreign_keys or table.dating is not None:
                 entry["dated_by"] = dating_entry(table.dating or Dating())
+        entry["event_dates"] = {
+            date.column: {"filled": dict(date.filled)} for date in table.event_dates or ()
+        }
         chosen = {
             c: k for c, k in table.kinds.items() if k.origin == "manifest" and k.kind != "ignored"
         }

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch_frame import TensorFrame, stype
 
 from gelgt.features import Features
+from gelgt.graph import Graph
 from gelgt.nn.blocks import Blocks, Links
 from gelgt.nn.gnn import neighbour_messages
 from gelgt.nn.layout import PackedTokens, Tokens, recency_rank
@@ -29,7 +30,7 @@ CLIP = 10.0
 
 @dataclass(frozen=True)
 class RowFrames:
-    """Features of the U distinct rows of a batch.
+    """Features of the U distinct rows of a batch, and versions of rows (`read_nodes`).
 
     Attributes:
         inverse: (T,) which distinct row each packed row is.
@@ -185,6 +186,31 @@ class ModelInput:
         )
 
 
+def row_offsets(graph: Graph, features: Features) -> NDArray[np.int64]:
+    """(tables + 1,) where each table begins if its rows and their versions are numbered one after
+    the other, as nodes are."""
+    offsets: NDArray[np.int64] = np.cumsum([0, *map(features.size, graph.tables)])
+    return offsets
+
+
+def read_nodes(batch: SubgraphBatch, features: Features) -> NDArray[np.int64]:
+    """(T,) what each packed row shows its seed, in the numbering of `row_offsets`: the row, or a
+    version of it from before a date that lies ahead (`features/versions.py`)."""
+    packed, graph = batch.to_packed(), batch.graph
+    node: NDArray[np.int64] = packed.node.numpy()
+    dated = [n for n, name in enumerate(graph.tables) if features.versions(name) is not None]
+    if not dated:
+        return node
+    table = packed.table.numpy()
+    limits = np.repeat(packed.limit.numpy(), packed.lengths.numpy())
+    row, offsets = node - graph.offsets[table], row_offsets(graph, features)
+    for number in dated:
+        mine = np.flatnonzero(table == number)
+        row[mine] = features.rows_at(graph.tables[number], row[mine], limits[mine])
+    read: NDArray[np.int64] = row + offsets[table]
+    return read
+
+
 def collect_rows(
     batch: SubgraphBatch, features: Features, hide: Mapping[str, Collection[str]] | None = None
 ) -> RowFrames:
@@ -193,10 +219,9 @@ def collect_rows(
     Args:
         hide: For each table, columns that the task must not see.
     """
-    node = batch.to_packed().node.numpy()
+    offsets, tables = row_offsets(batch.graph, features), batch.graph.tables
     # sorted, so the rows of a table lie together
-    distinct, inverse = np.unique(node, return_inverse=True)
-    offsets, tables = batch.graph.offsets, batch.graph.tables
+    distinct, inverse = np.unique(read_nodes(batch, features), return_inverse=True)
     borders = np.searchsorted(distinct, offsets)
     places, frames = {}, {}
     for number, name in enumerate(tables):

@@ -44,6 +44,7 @@ class SubgraphBatch:
         edge_relation: (E,) relation ids.
         seed_time: (B,) seconds since 1970.
         seed_key: (B,) identities of the seeds, for reproducible noise.
+        limit: (B,) the first second that each seed may not see.
         index: (B,) places of the seeds in the list that was sampled, to find their labels.
         mask: (B, N) true for rows; None in the packed layout.
         graph: Where the numbers come from.
@@ -60,6 +61,7 @@ class SubgraphBatch:
     edge_relation: Tensor
     seed_time: Tensor
     seed_key: Tensor
+    limit: Tensor
     index: Tensor
     mask: Tensor | None
     graph: Graph
@@ -169,6 +171,7 @@ def from_sample(
         edge_relation=tensor(sample.edge_relation),
         seed_time=tensor(time),
         seed_key=tensor(np.asarray(key, np.uint64).view(np.int64)),
+        limit=tensor(sample.limit),
         index=tensor(index),
         mask=None,
         graph=graph,

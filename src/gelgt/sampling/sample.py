@@ -35,6 +35,7 @@ class Sample(NamedTuple):
         edge_target: (E,) the rows that the keys refer to, as positions in `node`.
         edge_relation: (E,) relation ids.
         is_cut: (B,) whether the budget left rows out.
+        limit: (B,) the first second that each seed may not see.
     """
 
     offsets: NDArray[np.int64]
@@ -48,6 +49,7 @@ class Sample(NamedTuple):
     edge_target: NDArray[np.int32]
     edge_relation: NDArray[np.int16]
     is_cut: NDArray[np.bool_]
+    limit: NDArray[np.int64]
 
 
 def allocate(seeds: int, rows: int, edges: int) -> Sample:
@@ -69,6 +71,7 @@ def allocate(seeds: int, rows: int, edges: int) -> Sample:
         offsets=np.zeros(seeds + 1, np.int64),
         edge_offsets=np.zeros(seeds + 1, np.int64),
         is_cut=np.empty(seeds, np.bool_),
+        limit=np.empty(seeds, np.int64),
         **arrays,
     )
 
@@ -93,6 +96,7 @@ def subgraph(sample: Sample, b: int) -> Sample:
         edge_target=sample.edge_target[edges] - first,
         edge_relation=sample.edge_relation[edges],
         is_cut=sample.is_cut[b : b + 1],
+        limit=sample.limit[b : b + 1],
         **{name: getattr(sample, name)[rows] for name in ROW_TYPES},
     )
 
@@ -108,7 +112,7 @@ def concatenate(parts: Sequence[Sample]) -> Sample:
     whole = allocate(*counts.sum(axis=0).tolist())
     if not parts:
         return whole
-    for name in (*ROW_TYPES, *EDGE_TYPES, "is_cut"):
+    for name in (*ROW_TYPES, *EDGE_TYPES, "is_cut", "limit"):
         np.concatenate([getattr(p, name) for p in parts], out=getattr(whole, name))
     shift = np.repeat(before[:, 1].astype(np.int32), counts[:, 2])
     whole.edge_source[:] += shift

@@ -194,6 +194,7 @@ class Sampler:
                 scratch.entries[:], stamp = 0, 0
             rows = options.budget * len(part.node) + pool
             sample = allocate(len(part.node), rows, self._most_keys * rows)
+            sample.limit[:] = part.limit
             stamp = sample_seeds(self._arrays, part, options, sample, scratch, stamp)
             yield trim(sample)
 

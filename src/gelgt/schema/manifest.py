@@ -260,7 +260,8 @@ def parse_event_dates(
     """The dates that a model does not know before they happen, each with the columns that are
     filled along with it."""
     dates = []
-    for column, about in (entry or {}).items():
+    for column, given in (entry or {}).items():
+        about = given or {}
         filled = dict(about.get("filled") or {})
         for name in (column, *filled):
             if name not in columns:

@@ -106,6 +106,11 @@ class EventDate:
     origin: Origin = "inferred"
     evidence: str = ""
 
+    @property
+    def masked(self) -> dict[str, Rest]:
+        """The columns that are unknown before the date, with their values before."""
+        return {self.column: None, **self.filled}
+
 
 @dataclass(frozen=True)
 class ColumnKind:

@@ -60,7 +60,11 @@ class Destinations:
 
     @property
     def _hidden(self) -> tuple[str, ...]:
-        return tuple(self.data.hide.get(self.table, ()))
+        """Columns that are not read; one row stands for all seeds, so that those that some seeds
+        may not know yet are left out."""
+        dates = self.data.features.statistics.event_dates.get(self.table, ())
+        dated = (column for date in dates for column in date.masked)
+        return (*self.data.hide.get(self.table, ()), *dated)
 
     @cached_property
     def columns(self) -> TableColumns:

@@ -17,9 +17,10 @@ from torch import Tensor
 from gelgt.nn import RelationalModel
 from gelgt.nn.kernels import has_triton
 from gelgt.nn.recording import recording
+from gelgt.nn.rows import row_offsets
 from gelgt.nn.static.form import StaticForm
 from gelgt.nn.static.input import StaticInput
-from gelgt.nn.static.pack import Packer, StaticBatch, measure
+from gelgt.nn.static.pack import Packer, StaticBatch, as_read, measure
 from gelgt.nn.static.shape import Shape, choose_shapes
 from gelgt.sampling import SubgraphLoader
 from gelgt.sampling.batch import SubgraphBatch
@@ -230,8 +231,9 @@ def make_packer(
     form: StaticForm, data: SeedData, loader: SubgraphLoader, pin_memory: bool
 ) -> Packer:
     """A packer whose shapes have room for batches like the loader's."""
-    offsets = data.graph.offsets
-    sizes = [measure(batch, offsets, form.keep, form.extras) for batch in _some_batches(loader)]
+    offsets = row_offsets(data.graph, data.features)
+    batches = (as_read(batch, data.features) for batch in _some_batches(loader))
+    sizes = [measure(batch, offsets, form.keep, form.extras) for batch in batches]
     rows = [int(n) for n in np.diff(offsets)]
     limit = loader.batch_size * data.sampling.budget
     return Packer(
@@ -241,6 +243,7 @@ def make_packer(
         form.by_relation,
         len(data.graph.relations),
         pin_memory,
+        data.features,
     )
 
 

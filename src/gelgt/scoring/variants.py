@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gelgt.nn import RelationalModel
 from gelgt.nn.ensemble import Ensemble
+from gelgt.nn.rows import read_nodes, row_offsets
 from gelgt.nn.static.cells import TableCells
 from gelgt.nn.static.input import StaticInput
 from gelgt.nn.static.pack import Packer, StaticBatch
@@ -84,7 +85,8 @@ class RecordedVariants:
         self._columns = RecordedTensor(self._of_histories, device)
         self._written = RecordedTensor(self._work_cells, device)
         self._worker = ThreadPoolExecutor(1, "gelgt-replay")
-        self.rows = np.diff(data.graph.offsets)
+        self._first = row_offsets(data.graph, data.features)
+        self.rows = np.diff(self._first)
         self.offsets = np.concatenate([[0], np.cumsum(self.rows + ROOM)])
         form, relations = self.forms[0], len(data.graph.relations)
         shapes = make_shapes(data, form.keep, len(self.rows))
@@ -147,7 +149,7 @@ class RecordedVariants:
         if not self._place(shown.stand_ins):
             return None
         table = batch.table.numpy()
-        node = batch.node.numpy() - self.data.graph.offsets[table]
+        node = read_nodes(batch, self.data.features) - self._first[table]
         if len(shown.stand_ins):
             node = np.where(shown.place >= 0, self._numbers[np.maximum(shown.place, 0)], node)
         return packer(replace(batch, node=torch.from_numpy(node + self.offsets[table])))

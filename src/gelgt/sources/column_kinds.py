@@ -11,6 +11,7 @@ from gelgt.schema.kinds import infer_kind, sample_batches
 from gelgt.schema.model import ColumnKind, DatabaseSchema
 from gelgt.sources.canonical import ARROW_TYPES
 from gelgt.sources.database import Database
+from gelgt.sources.event_dates import TELLS
 from gelgt.sources.row_times import RowTimes, instant
 
 
@@ -38,7 +39,11 @@ def with_kinds_until(db: Database, until: Any) -> Database:
         return db
     times, tables = RowTimes(db), {}
     for name, table in db.schema.tables.items():
-        columns = [c for c, kind in table.kinds.items() if kind.origin == "inferred"]
+        columns = [
+            c
+            for c, kind in table.kinds.items()
+            if kind.origin == "inferred" and not kind.evidence.startswith(TELLS)
+        ]
         kinds = inferred_kinds(db, name, columns, until, times)
         changed = {
             c: kind

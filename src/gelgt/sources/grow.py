@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from gelgt.errors import GelgtError
-from gelgt.schema.manifest import MANIFEST, dump_yaml, load_yaml
+from gelgt.schema.manifest import MANIFEST, dump_yaml, load_yaml, parse_event_dates
 from gelgt.schema.model import DatabaseSchema, Dating, Finding, TableSchema
 from gelgt.sources.as_read import TableRead, as_before, read_as_read, write_as_read
 from gelgt.sources.canonical import canonical_array, canonical_type
@@ -28,6 +28,7 @@ from gelgt.sources.check import referred_columns
 from gelgt.sources.database import Database
 from gelgt.sources.digest import DifferentRowsError, rows_after
 from gelgt.sources.duckdb_engine import connect
+from gelgt.sources.event_dates import date_columns, known_ahead
 from gelgt.sources.grown_places import NewRows
 from gelgt.sources.grown_tables import GrownTables
 from gelgt.sources.probe import StagedTypes
@@ -85,7 +86,23 @@ def _same_schema(schema: DatabaseSchema, read: Mapping[str, TableRead], stated: 
     nobody: Any = None  # nothing is left to be looked up in the rows
     staged = {name: table.staged(name) for name, table in read.items()}
     tables, _ = resolve(staged, stated, nobody)
-    return all(_is_same(table, schema.tables[name], schema) for name, table in tables.items())
+    return all(
+        _is_same(table, schema.tables[name], schema)
+        and _same_dates(schema.tables[name], stated.get(name, {}))
+        for name, table in tables.items()
+    )
+
+
+def _same_dates(known: TableSchema, stated: Mapping[str, Any]) -> bool:
+    """Whether a statement leaves the event dates of an import as they are."""
+    dates = known.event_dates or ()
+    if "event_dates" in stated:
+        given = parse_event_dates(known.name, stated["event_dates"], known.columns, "schema")
+        return {d.column: dict(d.filled) for d in given} == {
+            d.column: dict(d.filled) for d in dates
+        }
+    expected = date_columns(known, known_ahead(stated))
+    return expected == tuple(d.column for d in dates)
 
 
 def _is_same(stated: TableSchema, known: TableSchema, schema: DatabaseSchema) -> bool:

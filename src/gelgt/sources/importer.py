@@ -5,7 +5,8 @@
     check      primary keys are unique and filled, referred columns are unique       (check.py)
     order      rows by (time, key, all columns), foreign keys become row numbers: one DuckDB query
                a table, on disk where memory is short                                (order.py)
-    describe   split times, column kinds, what dates tables without a time, findings, manifest
+    describe   split times, column kinds, what dates tables without a time, which dates are unknown
+               ahead (event_dates.py), findings, manifest
 
 The folder is built under a temporary name and renamed when whole. Memory is bounded by a batch and
 DuckDB's limit.
@@ -36,13 +37,14 @@ from gelgt.sources.database import Database
 from gelgt.sources.dating import with_dating
 from gelgt.sources.digest import DifferentRowsError
 from gelgt.sources.duckdb_engine import LEAST_MEMORY, connect
+from gelgt.sources.event_dates import with_event_dates
 from gelgt.sources.order import Writing
 from gelgt.sources.probe import StagedProbe
 from gelgt.sources.processes import Processes
 from gelgt.sources.raw import Source, Splits
 from gelgt.sources.reading import Reading, read_source, stage_tables, unread_tables
 from gelgt.sources.resolve import Stated, as_tuple, resolve, stated_kinds
-from gelgt.sources.row_times import RowTimes, text_of
+from gelgt.sources.row_times import NEVER, RowTimes, text_of
 from gelgt.sources.splits import split_times
 from gelgt.sources.stage import StagedTable
 from gelgt.sources.state import SourceState
@@ -51,7 +53,7 @@ from gelgt.sources.time_columns import Times
 from gelgt.sources.unchanged import Import, Kept, Records, Watch, content_hash
 from gelgt.sources.write_tables import write_tables
 
-FORMAT = 7  # raise it when an import of the same rows would come out differently
+FORMAT = 8  # raise it when an import of the same rows would come out differently
 
 
 def import_source(
@@ -182,8 +184,8 @@ def _grow(
 def _with_dating(
     db: Database, stated: Stated, chosen: Times, lost: Mapping[tuple[str, str], int]
 ) -> DatabaseSchema:
-    """The schema with what dates tables that have no time; their kinds then come from rows up to
-    the validation time too."""
+    """The schema with what dates tables that have no time, and with the dates that a model must not
+    know ahead. The kinds of dated tables then come from rows up to the validation time too."""
     follows = {
         (name, column)
         for name, entry in stated.items()
@@ -197,7 +199,8 @@ def _with_dating(
             columns = [c for c in table.kinds if c not in stated_kinds(stated, name)]
             kinds = inferred_kinds(dated, name, columns, db.val_timestamp, times)
             tables[name] = replace(table, kinds={**table.kinds, **kinds})
-    return replace(schema, tables=tables)
+    dated = Database(db.folder, replace(schema, tables=tables), db.source)
+    return with_event_dates(dated, stated, NEVER - 1 if chosen.until is None else chosen.until)
 
 
 def _frozen(value: Any) -> str:

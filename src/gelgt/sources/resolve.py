@@ -53,7 +53,11 @@ def check_stated(stated: Stated, tables: Mapping[str, Iterable[str]]) -> None:
             *as_tuple(entry.get("time_col")),
             *(entry.get("kinds") or {}),
             *as_tuple(entry.get("follows")),
+            *as_tuple(entry.get("known_ahead")),
+            *(entry.get("event_dates") or {}),
         ]
+        for date in (entry.get("event_dates") or {}).values():
+            named += (date or {}).get("filled") or {}
         for key, target in (entry.get("fkeys") or {}).items():
             named += key.split("+") if key not in columns else [key]
             parent, _ = _target(str(target), tables)

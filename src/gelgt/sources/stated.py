@@ -8,9 +8,11 @@ split times too.
 `pkey` may be a list, an fkey may name a column ("customers.email"), and null means that there is
 none and nothing is inferred. For a table without a time, `dated_by` names the foreign key or keys
 that date its rows, null for rows that are always visible; `follows` names foreign keys that a model
-may follow although they seem to be overwritten. `inferred_until` says up to when rows
-decide what is inferred. Kinds are inferred from rows up to the validation time, so split times are
-stated at the import and not afterwards.
+may follow although they seem to be overwritten. `known_ahead` lists dates that are known before
+they happen (due dates, bookings); `event_dates` states all others, in the form of a manifest
+(`schema/manifest.py`), and nothing is inferred. `inferred_until` says up to when rows decide what
+is inferred. Kinds are inferred from rows up to the validation time, so split times are stated at
+the import and not afterwards.
 """
 
 from collections.abc import Mapping
@@ -22,7 +24,9 @@ from gelgt.errors import SourceError
 from gelgt.schema.manifest import load_yaml
 from gelgt.sources.raw import Splits
 
-ENTRIES = ("pkey", "time_col", "fkeys", "kinds", "dated_by", "follows")
+ENTRIES = (
+    *("pkey", "time_col", "fkeys", "kinds", "dated_by", "follows", "known_ahead", "event_dates"),
+)
 _SPLITS = ("val_timestamp", "test_timestamp")
 _UNTIL = "inferred_until"
 

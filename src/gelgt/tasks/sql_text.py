@@ -54,6 +54,20 @@ def text_literal(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def literal(value: bool | float | str | None) -> str:
+    """A DuckDB value.
+
+    Example:
+        >>> literal(True), literal(1.5), literal("open"), literal(None)
+        ('true', '1.5', "'open'", 'NULL')
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return text_literal(value) if isinstance(value, str) else repr(value)
+
+
 def time_literal(time: Any) -> str:
     """A DuckDB timestamp.
 

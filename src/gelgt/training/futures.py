@@ -14,6 +14,7 @@ no longer.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -62,9 +63,13 @@ def _window_values(data: TaskData, seeds: Seeds, until: int | None) -> NDArray[n
     for key in keys_of(data.graph, data.hidden) if length else ():
         if key.parent == task.entity_table and data.is_timed(key.child):
             events = children(data.graph, key, np.unique(rows))
+            if until is not None:  # what is filled in afterwards is not known yet
+                read = data.features.rows_at(key.child, events.row, until + 1)
+                events = replace(events, version=read)
             by_the_end = events.view(rows, seeds.asked + length + 1)
             first, last = by_the_end.first_from(seeds.asked + 1), by_the_end.last
-            view = View(events, first, last, np.lexsort((last, first)))
+            order = np.lexsort((last, first))
+            view = View(events, first, last, order, by_the_end.place, by_the_end.limits)
             parts.extend(_contents(data, key, view, by_the_end.first))
     values = np.concatenate(parts, 1)
     if until is not None:
@@ -86,11 +91,11 @@ def _contents(
     count, since = (view.last - view.first).astype(np.float32), view.first[None]
     yield count[:, None]
     for _, values in data.columns(key.child, "numerical"):
-        numbers = taken(values, view.events.row, np.nan).astype(np.float32, copy=False)
+        numbers = taken(values, view.events.read, np.nan).astype(np.float32, copy=False)
         sums, counts = block_sums(numbers, view.events.starts)
         yield window_means(numbers, sums, counts, owned, since, np.arange(1), view.last).T
     for name, codes in data.columns(key.child, "categorical"):
         categories = data.categories(key.child, name)[:TOP]
         shares = np.empty((len(count), len(categories) + 1), np.float32)
-        sweep_codes(taken(codes, view.events.row, -1), view.first, view.last, view.order, shares)
+        sweep_codes(taken(codes, view.events.read, -1), view.first, view.last, view.order, shares)
         yield shares[:, :-1]  # behind them the newest category, which is a number without order

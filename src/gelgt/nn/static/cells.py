@@ -1,5 +1,5 @@
 """Row features on the device: what the column encoders compute before their first weight, once for
-every row of the database.
+every row of the database and every version of one.
 
 PyTorch Frame's encoders are a fixed function of a cell followed by a linear map or a lookup. The
 fixed part (missing values filled, numbers standardised, times as waves) is kept; a batch takes its
@@ -58,7 +58,7 @@ def why_not_cells(encoder: ColumnEncoders, features: Features, free: float) -> s
         if "multicategorical" in module.encoder_dict:
             return f"'{name}' has a column of several categories"
     size = sum(
-        features.rows[name] * _width(module) * 4 for name, module in zip(encoder.names, modules)
+        features.size(name) * _width(module) * 4 for name, module in zip(encoder.names, modules)
     )
     if size > SHARE * free:
         return f"row features take {size / 2**30:.1f} GiB, more than {SHARE:.0%} of the free memory"
@@ -86,8 +86,9 @@ def make_cells(
     for name, module in zip(encoder.names, encoder.columns):
         numbers, places = [], []
         kinds: tuple[Kind, ...] = ()
-        for start in range(0, max(1, features.rows[name]), CHUNK):
-            rows = np.arange(start, min(start + CHUNK, features.rows[name]))
+        size = features.size(name)
+        for start in range(0, max(1, size), CHUNK):
+            rows = np.arange(start, min(start + CHUNK, size))
             frame = row_frame(features, name, rows, hide.get(name, ())).to(device)
             kinds, some, others = _prepare(frame, module)
             numbers.append(some)

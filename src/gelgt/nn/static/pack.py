@@ -13,7 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gelgt.features import Features
 from gelgt.nn.laplacian import laplacian_vectors
+from gelgt.nn.rows import read_nodes
 from gelgt.nn.static.shape import PLAIN, Extras, Shape, Size
 from gelgt.sampling.batch import SubgraphBatch
 
@@ -33,12 +35,13 @@ class Packer:
 
     Args:
         shapes: Smallest first.
-        offsets: (tables + 1,) first node of each table.
+        offsets: (tables + 1,) first row of each table, as `row_offsets` has them.
         keep: Rows that refinement keeps; None keeps all.
         by_relation: Whether a row's messages are averaged by relation and direction, or all
             together.
         relations: Number of relations of the graph.
         pin_memory: Whether buffers are page-locked.
+        features: Of the rows, to find the versions that seeds see; None where batches name them.
 
     Attributes:
         every: Which shapes are used: one of so many, from the largest for usual batches on, and the
@@ -53,7 +56,9 @@ class Packer:
         by_relation: bool,
         relations: int,
         pin_memory: bool,
+        features: Features | None = None,
     ) -> None:
+        self.features = features
         self.shapes, self.offsets, self.keep = list(shapes), np.asarray(offsets, np.int64), keep
         self.groups = 2 * relations if by_relation else 1
         self.extras = self.shapes[0].extras
@@ -62,7 +67,7 @@ class Packer:
 
     def __call__(self, batch: SubgraphBatch) -> StaticBatch | None:
         """The batch in the smallest shape in use that has room for it; None if none has."""
-        batch = batch.to_packed()
+        batch = batch.to_packed() if self.features is None else as_read(batch, self.features)
         contents = _Contents(batch, self.offsets, self.keep, self.extras)
         shape = next(
             (s for s in self.in_use if batch.num_seeds <= s.seeds and s.fits(contents.size)), None
@@ -225,6 +230,11 @@ class _Contents:
             self.size = replace(
                 self.size, blocks=tuple(rows.tolist()), relations=tuple(edges.tolist())
             )
+
+
+def as_read(batch: SubgraphBatch, features: Features) -> SubgraphBatch:
+    """A batch whose nodes are what its rows show their seeds."""
+    return replace(batch.to_packed(), node=torch.from_numpy(read_nodes(batch, features)))
 
 
 def measure(

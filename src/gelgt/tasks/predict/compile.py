@@ -4,11 +4,15 @@ The SQL has one common table expression for the population (every entity that ex
 time and fulfils the conditions on its columns), one for each aggregate (a range join of the
 seed times with the rows in the window, grouped by seed time and entity: one pass over the table),
 and joins them.
+
+Conditions on entities and on the past see a date inside a row (`schema.model.EventDate`), and what
+is filled along with it, only once the date lies before the seed time, as a model does. Windows of
+the future count what happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +31,7 @@ from gelgt.tasks.predict.syntax import (
     operands,
 )
 from gelgt.tasks.split import Split
-from gelgt.tasks.sql_text import quote, time_literal
+from gelgt.tasks.sql_text import literal, quote, time_literal
 
 _INTERVALS = {unit: unit[:-1].upper() for unit in UNITS}
 
@@ -116,20 +120,18 @@ class _Writer:
         """The table expressions, and the conditions that need them."""
         on_entity = [c for c in conditions if not aggregates(c)]
         joined = [c for c in conditions if aggregates(c)]
-        carried = dict.fromkeys(
-            self.scope.column(part, self.entity, "here")
+        carried = {
+            self._known_name(column): self._entity_column(column).sql
             for c in joined
             for part in operands(c)
             if isinstance(part, Column)
-        )
+            for column in [self.scope.column(part, self.entity, "here")]
+        }
         if isinstance(self.target, Column) and not is_prediction:
-            carried[self.scope.column(self.target, self.entity, "here")] = None
-        parts = [f"{self.population} AS (\n{self._population(on_entity, list(carried), seeds)}\n)"]
-        is_row_time = isinstance(self.target, Column)
-        parts += [
-            f"{self.binding.name(a)} AS (\n{self._aggregate(a, seeds, is_row_time)}\n)"
-            for a in needed
-        ]
+            target = self.scope.column(self.target, self.entity, "here")
+            carried[_carried(target)] = f"e.{quote(target)}"
+        parts = [f"{self.population} AS (\n{self._population(on_entity, carried, seeds)}\n)"]
+        parts += [f"{self.binding.name(a)} AS (\n{self._aggregate(a, seeds)}\n)" for a in needed]
         return parts, [self.scope.condition(c, self._lookup_joined, nested=True) for c in joined]
 
     def _lookup_joined(self, part: Column | Aggregate) -> Meaning:
@@ -139,21 +141,42 @@ class _Writer:
         column = self.scope.column(part, self.entity, "here")
         return replace(
             self.scope.meaning(self.entity, column, "e"),
-            sql=f"{self.population}.{quote(_carried(column))}",
+            sql=f"{self.population}.{quote(self._known_name(column))}",
         )
 
+    def _entity_column(self, column: str) -> Meaning:
+        """A column of the entity as it was before the seed time."""
+        time = self.entity.time_col
+        seed = f"e.{quote(time)}" if self._is_row_time and time is not None else "t.timestamp"
+        meaning = self.scope.meaning(self.entity, column, "e")
+        return known_before(meaning, self.entity, column, "e", seed)
+
+    def _known_name(self, column: str) -> str:
+        """The name in the population of a column as it was before the seed time; the target is
+        there as it became."""
+        is_masked = any(column in date.masked for date in self.entity.event_dates or ())
+        return _carried(column) + "_" * (is_masked and self._is_row_time)
+
+    @property
+    def _is_row_time(self) -> bool:
+        """Whether the seed times are those of the rows themselves."""
+        return isinstance(self.target, Column)
+
+    def _lookup_entity(self, part: Column | Aggregate) -> Meaning:
+        if isinstance(part, Aggregate):
+            return self.binding.lookup_entity(part)
+        return self._entity_column(self.scope.column(part, self.entity, "in the condition"))
+
     def _population(
-        self, conditions: Sequence[Condition], carried: Sequence[str], seeds: str
+        self, conditions: Sequence[Condition], carried: Mapping[str, str], seeds: str
     ) -> str:
         columns = "".join(
-            f", e.{quote(c)}" + (f" AS {quote(_carried(c))}" if _carried(c) != c else "")
-            for c in carried
+            f", {sql}" + ("" if sql == f"e.{quote(name)}" else f" AS {quote(name)}")
+            for name, sql in carried.items()
         )
         table, time = quote(self.entity.name), self.entity.time_col
-        where = [
-            self.scope.condition(c, self.binding.lookup_entity, nested=True) for c in conditions
-        ]
-        if isinstance(self.target, Column):
+        where = [self.scope.condition(c, self._lookup_entity, nested=True) for c in conditions]
+        if self._is_row_time:
             assert time is not None
             select = (
                 f"  SELECT e.{quote(time)} AS timestamp, e.{quote(self.binding.key)} AS "
@@ -176,7 +199,7 @@ class _Writer:
                 select += f"{seeds} t CROSS JOIN {table} e"
         return select + (f"\n  WHERE {' AND '.join(where)}" if where else "")
 
-    def _aggregate(self, aggregate: Aggregate, seeds: str, is_row_time: bool) -> str:
+    def _aggregate(self, aggregate: Aggregate, seeds: str) -> str:
         link = self.binding.link(aggregate)
         table = self.scope.table(aggregate.column)
         joined = Joins(self.binding.tables)
@@ -185,15 +208,18 @@ class _Writer:
             last = joined.parent(last, hop.column, hop.parent)
         time, joins = joined.time("a", table), joined.lines
         owner = f"{last}.{quote(link.owner.column)}"
-        source = f"{self.population} t" if is_row_time else f"{seeds} t"
+        source = f"{self.population} t" if self._is_row_time else f"{seeds} t"
         window = list(_window(aggregate, time))
-        if is_row_time:
+        if self._is_row_time:
             window.append(f"{owner} = t.entity")
-        inner = self.binding.inner(aggregate)
+        inner, is_past = self.binding.inner(aggregate), not aggregate.is_future
+        if is_past and inner.sql != "*":
+            column = self.scope.column(aggregate.column, table, "here")
+            inner = known_before(inner, table, column, "a", "t.timestamp")
         where = []
         if aggregate.where is not None:
             condition = self.scope.condition(
-                aggregate.where, lambda part: self._lookup_row(part, table), nested=True
+                aggregate.where, lambda part: self._lookup_row(part, table, is_past), nested=True
             )
             where.append(condition)
         if aggregate.function in ("FIRST", "LAST", "LIST_DISTINCT"):
@@ -208,14 +234,14 @@ class _Writer:
         text = f"  SELECT t.timestamp, {owner} AS entity, {value} AS value\n{from_}"
         return text + (f"\n  WHERE {' AND '.join(where)}" if where else "") + "\n  GROUP BY ALL"
 
-    def _lookup_row(self, part: Column | Aggregate, table: TableSchema) -> Meaning:
+    def _lookup_row(self, part: Column | Aggregate, table: TableSchema, is_past: bool) -> Meaning:
         if isinstance(part, Aggregate):
             raise self.scope.error(
                 "bad_sentence", "An aggregate cannot stand inside another one.", part.span
             )
-        return self.scope.meaning(
-            table, self.scope.column(part, table, "inside this aggregate"), "a"
-        )
+        column = self.scope.column(part, table, "inside this aggregate")
+        meaning = self.scope.meaning(table, column, "a")
+        return known_before(meaning, table, column, "a", "t.timestamp") if is_past else meaning
 
     def _function(self, aggregate: Aggregate, inner: Meaning, time: str, table: TableSchema) -> str:
         value = (
@@ -237,6 +263,20 @@ class _Writer:
                 return f"FIRST({value} ORDER BY {time} DESC, {tie} DESC)"
             case function:
                 return f"{function}({value})"
+
+
+def known_before(
+    meaning: Meaning, table: TableSchema, column: str, alias: str, seed: str
+) -> Meaning:
+    """A column of a table as it was before a seed time: dates that lie ahead, and what is filled
+    along with them, are what they were (`features/versions.py`)."""
+    sql = meaning.sql
+    for date in table.event_dates or ():
+        masked = date.masked
+        if column in masked:
+            rest = literal(masked[column])
+            sql = f"CASE WHEN {alias}.{quote(date.column)} >= {seed} THEN {rest} ELSE {sql} END"
+    return replace(meaning, sql=sql)
 
 
 def _as(column: str, name: str) -> str:
