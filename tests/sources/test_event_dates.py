@@ -156,6 +156,14 @@ def test_unknown_columns_are_named(entry: dict[str, Any]) -> None:
     assert "ended_at" in (error.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    "dates", [["ended_at"], {"ended_at": "note"}, {"ended_at": {"filled": ["id"]}}]
+)
+def test_a_statement_of_another_form_is_refused(dates: Any) -> None:
+    with pytest.raises(SchemaError, match="must map each date"):
+        gelgt.open(visits(), schema={"visits": {"event_dates": dates}})
+
+
 def test_keys_that_are_filled_along_with_a_date_are_not_followed() -> None:
     frames = visits(
         host_id=lambda f, rng: rng.integers(0, 20, len(f)),

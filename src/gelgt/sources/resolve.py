@@ -47,17 +47,23 @@ def check_stated(stated: Stated, tables: Mapping[str, Iterable[str]]) -> None:
                     f"schema: table '{table}' has the entry '{word}'.",
                     hint=did_you_mean(word, ENTRIES),
                 )
-        columns = list(tables[table])
+        columns, dates = list(tables[table]), entry.get("event_dates") or {}
+        if not all(isinstance(part, Mapping) for part in (dates, *_filled_of(dates))):
+            raise SchemaError(
+                "bad_schema",
+                f"schema: event_dates of '{table}' must map each date to what is filled along with "
+                f"it, got {dates!r}.",
+                hint="Write {paid_at: {filled: {method: null}}}, or {paid_at: {}}.",
+            )
         named = [
             *as_tuple(entry.get("pkey")),
             *as_tuple(entry.get("time_col")),
             *(entry.get("kinds") or {}),
             *as_tuple(entry.get("follows")),
             *as_tuple(entry.get("known_ahead")),
-            *(entry.get("event_dates") or {}),
+            *dates,
+            *(column for filled in _filled_of(dates) for column in filled),
         ]
-        for date in (entry.get("event_dates") or {}).values():
-            named += (date or {}).get("filled") or {}
         for key, target in (entry.get("fkeys") or {}).items():
             named += key.split("+") if key not in columns else [key]
             parent, _ = _target(str(target), tables)
@@ -76,6 +82,15 @@ def check_stated(stated: Stated, tables: Mapping[str, Iterable[str]]) -> None:
                 )
         for column, kind in (entry.get("kinds") or {}).items():
             parse_kind(table, column, kind, "schema")
+
+
+def _filled_of(dates: Any) -> list[Any]:
+    """What each stated date fills."""
+    entries = dates.values() if isinstance(dates, Mapping) else [None]
+    return [
+        entry.get("filled") or {} if isinstance(entry, Mapping) else entry or {}
+        for entry in entries
+    ]
 
 
 def stated_kinds(stated: Stated, table: str) -> dict[str, ColumnKind]:
