@@ -94,15 +94,15 @@ def test_dates_that_are_no_time_column() -> None:
 
 
 def test_rows_that_are_visible_before_their_date() -> None:
-    """`ends_on` of users that are always visible lies behind the validation time."""
+    """`due_on` of users that are always visible lies behind the validation time."""
     finding = findings_of(
-        users=USERS.rename(columns={"joined_at": "ends_on"}).assign(
-            ends_on=DAYS + pd.Timedelta(days=1)
+        users=USERS.rename(columns={"joined_at": "due_on"}).assign(
+            due_on=DAYS + pd.Timedelta(days=1)
         ),
         orders=ORDERS,
     )["timeless_table"]
-    assert (finding.severity, finding.column, finding.count) == ("warning", "ends_on", 2)
-    assert finding.repair == {"tables": {"users": {"time_col": "ends_on"}}}
+    assert (finding.severity, finding.column, finding.count) == ("warning", "due_on", 2)
+    assert finding.repair == {"tables": {"users": {"time_col": "due_on"}}}
 
 
 def test_a_few_dangling_keys_are_a_notice() -> None:

@@ -122,14 +122,13 @@ def test_far_dates_stand_for_none() -> None:
 
 
 def test_later_rows_can_only_add(tmp_path: Path) -> None:
-    """What the rows up to the validation time show holds, whatever later ones say."""
+    """What the rows up to `inferred_until` show holds, whatever later ones say."""
     frames = visits(4_000, note=lambda f, rng: where(f["ended_at"].isna(), None, "x"))
     frame = frames["visits"]
     late = frame["began_at"] > pd.Timestamp("2024-05-01")
     assert late.sum() > 500
     frame.loc[late, "note"] = "y"
-    stated = {"val_timestamp": "2024-05-01", "test_timestamp": "2024-05-20"}
-    assert filled(frames, schema=stated) == {"note": None}
+    assert filled(frames, schema={"inferred_until": "2024-05-01"}) == {"note": None}
 
 
 def test_what_is_known_ahead_is_stated() -> None:
