@@ -200,3 +200,31 @@ def test_a_source_that_grows_keeps_the_dates_of_its_base(
         tables=base.table_names,
     )
     assert dates_of(other) == {}
+
+
+@pytest.mark.parametrize("name", ["last_seen_at", "seen", "checked"])
+def test_a_date_that_each_event_writes_again_is_ignored(name: str) -> None:
+    """Hidden, `last_seen_at` would tell that something comes after the seed."""
+    rng = np.random.default_rng(5)
+    who = np.concatenate([np.arange(300), rng.integers(0, 300, 2700)])
+    at = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 400, 3000), "D")
+    events = pd.DataFrame({"id": range(3000), "user_id": who, "happened_at": at})
+    newest = events.groupby("user_id")["happened_at"].max()
+    users = pd.DataFrame({"id": range(300), name: newest.to_numpy(), "x": rng.random(300)})
+    kinds = gelgt.open({"users": users, "events": events}).table("users").kinds
+    assert kinds[name].kind == "ignored"
+    assert kinds["x"].kind == "numerical"
+
+
+def test_the_end_of_some_is_not_overwritten() -> None:
+    """Nothing comes after a cancellation, but most have none."""
+    rng = np.random.default_rng(6)
+    who = np.concatenate([np.arange(300), rng.integers(0, 300, 2700)])
+    at = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 400, 3000), "D")
+    events = pd.DataFrame({"id": range(3000), "user_id": who, "happened_at": at})
+    gone = events.groupby("user_id")["happened_at"].max() + pd.Timedelta(days=3)
+    users = pd.DataFrame({"id": range(300), "cancelled_at": gone.to_numpy()})
+    users.loc[rng.random(300) < 0.6, "cancelled_at"] = pd.NaT
+    table = gelgt.open({"users": users, "events": events}).table("users")
+    assert table.kinds["cancelled_at"].kind == "timestamp"
+    assert [date.column for date in table.event_dates or ()] == ["cancelled_at"]

@@ -313,6 +313,17 @@ def _says(name: str, prefixes: tuple[str, ...]) -> bool:
     )
 
 
+def says_overwritten(name: str) -> bool:
+    """Whether a date is called like one that each event writes again: `updated_at`, `last_seen`."""
+    return _says(name, (*_OVERWRITTEN, "newest", "recent", "current", "seen"))
+
+
+def ends(columns: Sequence[ColumnFacts]) -> list[str]:
+    """The dates of what happens to a row, and of its end: it exists before."""
+    times = [c for c in columns if c.type == "timestamp" and c.nulls]
+    return [c.name for c in times if _says(c.name, (*_HAPPENED, "death", "died"))]
+
+
 def time_candidates(
     table: str, columns: Sequence[ColumnFacts], key: PrimaryKey | None, probe: Probe
 ) -> list[TimeColumn]:

@@ -217,7 +217,7 @@ class _Evidence:
         last = np.full(self.db.num_rows(table), TIMELESS, np.int64)
         for other, fk in self.namers(table):
             parents, times = self.parents(other, fk), self.times.of(other.name)
-            if other.time_column is None and hops:
+            if hops:
                 times = np.maximum(times, self.last_named(other.name, hops - 1))
             is_named = (parents >= 0) & (times != NEVER) & (times != TIMELESS)
             np.maximum.at(last, parents[is_named], times[is_named])
@@ -286,7 +286,7 @@ def _is_overwritten(evidence: _Evidence, table: TableSchema, fk: ForeignKey) -> 
         return False
     # without a time of its own, the row was there when another one named it
     own = evidence.times.of(table.name) if is_dated else evidence.first_named(table.name)
-    own, pointed = _coarse(own, evidence.named_times(table, fk))
+    own, pointed = coarse(own, evidence.named_times(table, fk))
     is_own = fk.table == table.name or any(_leads_home(evidence, table, fk, way) for way in back)
     tolerated = OVERWRITTEN if is_own else NEWER
     known = (own != NEVER) & (own != TIMELESS) & (pointed != NEVER) & (pointed != TIMELESS)
@@ -328,7 +328,7 @@ def _leads_home(
     return bool(reached.any()) and float(np.mean(is_home)) >= OWN
 
 
-def _coarse(one: Times, other: Times) -> tuple[Times, Times]:
+def coarse(one: Times, other: Times) -> tuple[Times, Times]:
     """Two lists of times, cut to days where one of them knows no more."""
     if _is_daily(one) == _is_daily(other):
         return one, other
@@ -500,7 +500,7 @@ def _required(keys: _Keys, groups: Sequence[tuple[str, ...]]) -> tuple[tuple[str
     required = []
     for group in groups:
         rest = [column for other in groups if other is not group for column in other]
-        own, others = _coarse(keys.newest(group), keys.newest(rest))
+        own, others = coarse(keys.newest(group), keys.newest(rest))
         for limit in keys.evidence.limits:
             both = (own <= limit) & (others <= limit)
             if not both.any() or np.mean(own[both] > others[both]) > NEWEST:

@@ -11,6 +11,9 @@ cancellation reads the future, and so does whoever reads what was written along 
     keys       `cancelled_by` is empty wherever the date is. A model does not follow it, because an
                edge would tell that the order is cancelled.
 
+A date that is overwritten, such as `last_seen_at`, says more when it is hidden than when it is
+shown: that something comes after the seed. It is ignored, and so is what is written along with it.
+
 Every date is unknown before it happens, but for the time of the row and for what `known_ahead`
 states. Only dates that lie after their rows hide something, so only these fill or are told.
 """
@@ -26,9 +29,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from gelgt.schema.infer import says_overwritten
 from gelgt.schema.manifest import parse_event_dates
 from gelgt.schema.model import ColumnKind, DatabaseSchema, Dating, EventDate, Rest, TableSchema
 from gelgt.sources.database import Database
+from gelgt.sources.dating import coarse
 from gelgt.sources.processes import core_count
 from gelgt.sources.resolve import Stated, as_tuple, stated_kinds
 from gelgt.sources.row_times import NEVER, TIMELESS, RowTimes, instant
@@ -38,7 +43,12 @@ LATE = 1e-3  # share of dates that must lie after their rows: a few typing error
 STRAY_TIMES = 0.01  # share of the rows of a table that may have wrong times
 STRAY = 1e-3  # share of rows without a date in which a filled column may have another value
 RATIO = 0.1  # and how rare that must be beside the rows with the date
-CHANCE = np.log(1000)  # one in so many pairs of unrelated columns looks as if they belonged
+# One in so many pairs of unrelated columns looks as if they belonged. Of values other than null,
+# the most frequent one is taken, which is some value in any case.
+CHANCE, CHANCE_OF_NULL = np.log(1000), np.log(20)
+FEW = 3  # rows below which a deviation is hidden without such proof, because that costs nothing
+NEWEST = 0.5  # share of dates that equal the newest row which names theirs
+BEHIND = 0.9  # share of the named rows with a date, and of these dates that no such row follows
 ERROR = 0.05  # of a column that tells a date, averaged over rows with and without it
 FEWEST = 10  # rows with and without a date from which a column can tell it
 VALUES = 32  # of a column that are counted one by one
@@ -119,10 +129,14 @@ def _inferred(
     own = {table.time_col, *table.key_columns} - followed
     others = [c for c in table.columns if c not in {*own, *dates, *ahead}]
     found = _along_with(db, table, dates, others, times, until)
-    telling = {c: date for date in dates for c in found[date].telling}
+    ignored = {c: f"{TELLS} '{date}' is filled" for date in dates for c in found[date].telling}
+    for date in dates:
+        if is_overwritten(times, table, date):
+            ignored[date] = "overwritten by the newest event"
+            ignored |= dict.fromkeys(found[date].filled, f"written along with '{date}'")
     chosen = {
-        c: ColumnKind("ignored", evidence=f"{TELLS} '{date}' is filled")
-        for c, date in telling.items()
+        c: ColumnKind("ignored", evidence=why)
+        for c, why in ignored.items()
         if c in table.kinds and c not in kinds
     }
     event_dates = tuple(
@@ -131,6 +145,38 @@ def _inferred(
     )
     table = replace(table, event_dates=event_dates, kinds={**table.kinds, **chosen})
     return _without_keys(table, followed)
+
+
+def is_overwritten(times: RowTimes, table: TableSchema, date: str) -> bool:
+    """Whether a date is written again with each event: by its name, or because it is that of the
+    newest row of a table that names its row, or because nearly all rows that are named have one
+    behind all of these."""
+    if says_overwritten(date):
+        return True
+    batches = times.db.batches(table.name, [date])
+    values = np.concatenate([_microseconds(batch.column(0)) for batch in batches])
+    newest_of_all = np.full(len(values), TIMELESS, np.int64)
+    for other in times.db.schema.tables.values():
+        keys = [fk for fk in other.foreign_keys if fk.table == table.name]
+        if other.time_col is None or other.name == table.name:
+            continue
+        for fk in keys:
+            parents, moments = times.parents(other, fk), times.of(other.name)
+            is_named = (parents >= 0) & (moments != NEVER)
+            newest = np.full(len(values), TIMELESS, np.int64)
+            np.maximum.at(newest, parents[is_named], moments[is_named])
+            own, other_days = coarse(values, newest)
+            both = (own != NEVER) & (other_days != TIMELESS)
+            counts = np.bincount(parents[is_named], minlength=len(values))
+            if (counts[both] > 1).any() and np.mean(own[both] == other_days[both]) >= NEWEST:
+                return True
+            newest_of_all = np.maximum(newest_of_all, newest)
+    own, newest = coarse(values, newest_of_all)
+    is_named, is_filled = newest != TIMELESS, own != NEVER
+    both = is_named & is_filled
+    if not both.any() or np.mean(is_filled[is_named]) < BEHIND:
+        return False
+    return bool(np.mean(own[both] >= newest[both]) >= BEHIND)
 
 
 def _evidence(filled: Mapping[str, Rest]) -> str:
@@ -301,7 +347,7 @@ def _rest(scopes: Sequence[NDArray[np.int64]], has: Mask) -> int | None:
         code = int(np.argmax(single))
         totals = int(without.sum()), int(having.sum())
         strays = totals[0] - int(without[code]), totals[1] - int(having[code])
-        if _comes_along(strays, totals):
+        if _comes_along(strays, totals, CHANCE_OF_NULL if code == _NULL else CHANCE):
             return code
     return None
 
@@ -317,7 +363,7 @@ def _tells(scopes: Sequence[NDArray[np.int64]], has: Mask, is_there: Mask) -> bo
     return False
 
 
-def _comes_along(strays: tuple[int, int], totals: tuple[int, int]) -> bool:
+def _comes_along(strays: tuple[int, int], totals: tuple[int, int], chance: float) -> bool:
     """Whether a column deviates from its value at rest hardly ever in rows without a date, and in
     rows with it much more often than by chance.
 
@@ -328,12 +374,15 @@ def _comes_along(strays: tuple[int, int], totals: tuple[int, int]) -> bool:
     Args:
         strays: Rows without and with the date that deviate.
         totals: Rows without and with it.
+        chance: The logarithm of one in how many pairs may belong by chance.
     """
     if not all(totals) or not strays[1]:
         return False
+    if strays[1] < FEW:
+        return not strays[0]
     without, having = (stray / total for stray, total in zip(strays, totals))
     if without > min(STRAY, RATIO * having):
         return False
     every = sum(strays) / sum(totals)
     terms = [(p, q) for p, q in ((without, every), (1 - without, 1 - every)) if p > 0]
-    return bool(totals[0] * sum(p * np.log(p / q) for p, q in terms) >= CHANCE)
+    return bool(totals[0] * sum(p * np.log(p / q) for p, q in terms) >= chance)

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from gelgt.schema.infer import ColumnFacts, time_candidates
+from gelgt.schema.infer import ColumnFacts, ends, time_candidates
 from gelgt.schema.model import Finding, ForeignKey, PrimaryKey, TimeColumn
 from gelgt.sources.probe import StagedProbe
 
@@ -85,7 +85,7 @@ def choose_times(
     if probe is not None:
         times.until = _inferred_until(times.chosen, probe) if until is None else until
     if times.until is not None:
-        _Veto(candidates, keys, foreign, probe, times).apply()
+        _Veto(candidates, facts, keys, foreign, probe, times).apply()
     return times
 
 
@@ -150,12 +150,13 @@ class _Veto:
     def __init__(
         self,
         candidates: Mapping[str, list[TimeColumn]],
+        facts: Mapping[str, list[ColumnFacts]],
         keys: Keys,
         foreign: ForeignKeys,
         probe: StagedProbe,
         times: Times,
     ) -> None:
-        self.candidates, self.times = candidates, times
+        self.candidates, self.facts, self.times = candidates, facts, times
         self.keys, self.probe = keys, probe
         self.foreign = {
             name: [fk for fk in of_table if self._is_usable(name, fk)]
@@ -182,6 +183,15 @@ class _Veto:
                 self.times.chosen[name] = None
             if reasons:
                 self._tell(name, reasons)
+            elif self.times.chosen[name] is None and name in self.candidates:
+                self._look_at_ends(name)
+
+    def _look_at_ends(self, name: str) -> None:
+        """A table whose only dates are those of what happens to its rows, such as their end: timed
+        rows name them before."""
+        for column in ends(self.facts[name]):
+            if reason := self._emptiness(name, column):
+                self.times.vetoed[name] = f"'{column}' is {reason}"
 
     def _order(self) -> list[str]:
         """The tables, each after those that name it, as far as they do not name each other."""
@@ -215,11 +225,9 @@ class _Veto:
         facts = self.probe.tables[name].columns[column]
         if facts.low == facts.high and self.probe.tables[name].rows > 1:
             return "the same in all rows"
+        if reason := self._emptiness(name, column):
+            return reason
         namings = self._namings(name, column)
-        named, empty = sum(n.named for n in namings), sum(n.empty for n in namings)
-        if named >= FEWEST and empty > EMPTY * named:
-            tables = ", ".join(n.table for n in namings if n.empty)
-            return f"empty in {empty:,} of {named:,} rows that timed rows name ({tables})"
         late = [n for n in namings if n.before > LATE * n.rows and n.lasting > LASTING]
         if late and 2 * len(late) > len(namings):
             most = max(late, key=lambda n: n.before / n.rows)
@@ -227,6 +235,15 @@ class _Veto:
             return f"later than {share} of the rows of '{most.table}' that name it"
         copy = self._copied_from(name, column)
         return f"a copy of '{copy}'" if copy else ""
+
+    def _emptiness(self, name: str, column: str) -> str:
+        """How many of the rows that timed rows name lack a date, if these are too many."""
+        namings = self._namings(name, column)
+        named, empty = sum(n.named for n in namings), sum(n.empty for n in namings)
+        if named < FEWEST or empty <= EMPTY * named:
+            return ""
+        tables = ", ".join(n.table for n in namings if n.empty)
+        return f"empty in {empty:,} of {named:,} rows that timed rows name ({tables})"
 
     def _namings(self, name: str, column: str) -> list[_Naming]:
         """What each table says whose timed rows name the rows of a table."""
