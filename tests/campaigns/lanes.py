@@ -24,11 +24,11 @@ SHARES = {
     "future": 900,
     "messy": 400,
     "files": 1200,
-    "databases": 1050,
+    "databases": 950,
     "sentences": 1000,
     "together": 450,
-    "servers": 700,
-    "kill": 1300,
+    "servers": 600,
+    "kill": 1100,
 }
 
 
