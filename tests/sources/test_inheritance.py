@@ -137,3 +137,8 @@ def test_sakila(postgres: Any) -> None:
     assert db.num_rows("payment") == 16_049
     origins = {fk.origin for table in db.schema.tables.values() for fk in table.foreign_keys}
     assert origins == {"declared"}
+    times = {name: table.time_col for name, table in db.schema.tables.items() if table.time_col}
+    assert times == {"payment": "payment_date", "rental": "rental_date"}
+    assert db.table("customer").is_named_first, "create_date is that of a load"
+    assert db.table("rental").kinds["return_date"].kind == "timestamp"
+    assert not any(table.is_left_out for table in db.schema.tables.values())

@@ -49,6 +49,7 @@ CHANCE, CHANCE_OF_NULL = np.log(1000), np.log(20)
 FEW = 3  # rows below which a deviation is hidden without such proof, because that costs nothing
 NEWEST = 0.5  # share of dates that equal the newest row which names theirs
 BEHIND = 0.9  # share of the named rows with a date, and of these dates that no such row follows
+OFTEN = 3  # rows that name a row whose date may follow each of them
 ERROR = 0.05  # of a column that tells a date, averaged over rows with and without it
 FEWEST = 10  # rows with and without a date from which a column can tell it
 VALUES = 32  # of a column that are counted one by one
@@ -149,13 +150,13 @@ def _inferred(
 
 def is_overwritten(times: RowTimes, table: TableSchema, date: str) -> bool:
     """Whether a date is written again with each event: by its name, or because it is that of the
-    newest row of a table that names its row, or because nearly all rows that are named have one
-    behind all of these."""
+    newest row of a table that names its row, or because nearly all rows that are named often have
+    one behind all of these."""
     if says_overwritten(date):
         return True
     batches = times.db.batches(table.name, [date])
     values = np.concatenate([_microseconds(batch.column(0)) for batch in batches])
-    newest_of_all = np.full(len(values), TIMELESS, np.int64)
+    newest_of_all, named = np.full(len(values), TIMELESS, np.int64), np.zeros(len(values), np.int64)
     for other in times.db.schema.tables.values():
         keys = [fk for fk in other.foreign_keys if fk.table == table.name]
         if other.time_col is None or other.name == table.name:
@@ -170,11 +171,11 @@ def is_overwritten(times: RowTimes, table: TableSchema, date: str) -> bool:
             counts = np.bincount(parents[is_named], minlength=len(values))
             if (counts[both] > 1).any() and np.mean(own[both] == other_days[both]) >= NEWEST:
                 return True
-            newest_of_all = np.maximum(newest_of_all, newest)
+            newest_of_all, named = np.maximum(newest_of_all, newest), named + counts
     own, newest = coarse(values, newest_of_all)
-    is_named, is_filled = newest != TIMELESS, own != NEVER
+    is_named, is_filled = named >= OFTEN, own != NEVER
     both = is_named & is_filled
-    if not both.any() or np.mean(is_filled[is_named]) < BEHIND:
+    if both.sum() < FEWEST or np.mean(is_filled[is_named]) < BEHIND:
         return False
     return bool(np.mean(own[both] >= newest[both]) >= BEHIND)
 
