@@ -497,7 +497,7 @@ class Maker:
             else:
                 random.shuffle(names)
             table.columns = {name: table.columns[name] for name in names}
-        if self.chance(0.5):
+        if self.chance(0.5) and not self.needs.get("once"):  # which leaves few events
             val = self.start + int(self.days * random.uniform(0.62, 0.7)) * DAY
             val += int(random.integers(DAY)) * self.pick([0, 0, 1])
             test = val + (self.window * int(random.integers(1, 3)) + 3) * DAY
