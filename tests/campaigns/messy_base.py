@@ -75,7 +75,9 @@ SHARES = (0.0, 0.001, 0.005, 0.01, 0.019, 0.021, 0.03, 0.04, 0.06, 0.1, 0.2, 0.4
 TAGS = ("amount", "score", "weight", "value", "price", "points", "total", "level_value")
 WORDS = ("red", "green", "blue", "north", "south", "basic", "plus", "gold", "new", "old", "web")
 FAR = 253_402_214_400  # 9999-12-31
-PLAIN_FORMS = ("iso", "iso", "iso", "t")
+LONG_AGO = -2_208_988_800  # 1900-01-01
+ODD_FORMS = ("us", "digits", "epoch f")  # that a reader may not take for times
+PLAIN_FORMS = ("iso", "iso", "iso", "t", "z", "zone")
 
 
 class Maker:
@@ -285,7 +287,7 @@ class Maker:
     def first_named(self) -> Times:
         """(entities,) when an event first names each; NEVER for none."""
         first = np.full(self.count, NEVER)
-        values = self.events.columns[self.event_time].values
+        values = self.events.columns[self.event_time].values[: len(self.owner)]
         has_time = np.array([value is not None for value in values], bool)
         np.minimum.at(first, self.owner[has_time], self.time[has_time])
         return first
@@ -379,12 +381,20 @@ class Maker:
         return Column("time", values, form=form, known=None if known is None else cut(known, form))
 
     def open_ended(self, times: Times, form: str) -> Column:
-        """A column of ends; what has none is empty, or ends in the year 9999."""
+        """A column of ends; what has none is empty, or ends in the year 9999 or in 1900."""
         column = self.times(times, form, known=times)
-        if form in ("iso", "day") and self.chance(0.2):
-            column.values = [FAR if v is None else v for v in column.values]
-            column.before = [FAR] * len(times)
+        if form in ("iso", "day") and self.chance(0.3):
+            none = self.pick([FAR, LONG_AGO])
+            column.values = [none if v is None else v for v in column.values]
+            column.before = [none] * len(times)
+            self.world.facts["none"] = "9999" if none == FAR else "1900"
         return column
+
+    def odd_form(self) -> str:
+        """A form of times inside rows, at times one that is hard to tell."""
+        form = str(self.pick(ODD_FORMS)) if self.chance(0.15) else self.form(epochs=0.1)
+        self.world.facts["form"] = form
+        return form
 
     def staff(self) -> Table:
         """A table of people, without times."""
@@ -405,6 +415,27 @@ class Maker:
         gap = {"empty": np.full(len(rows), -1), "dangling": np.full(len(rows), DANGLING)}
         mixed = np.where(self.random.random(len(rows)) < 0.5, -1, DANGLING)
         return np.where(is_gap, gap.get(kind, mixed), rows)
+
+    def _anonymous_events(self) -> None:
+        """Events of nobody, or of entities that were deleted."""
+        table, share = self.events, self.pick([0.01, 0.04, 0.06, 0.2])
+        like = self.random.integers(0, table.rows, max(1, int(share * table.rows)))
+        for name, column in table.columns.items():
+            if name == table.key:
+                continue
+            values = [column.values[row] for row in like.tolist()]
+            if name == table.tag:
+                values = [max(column.values) + n for n in range(1, len(like) + 1)]
+            elif name == self.event_key:
+                values = self.random.choice([-1, DANGLING], len(like)).tolist()
+            elif column.known is not None:
+                values = [-1 if column.kind == "key" else None] * len(like)
+                column.known = np.concatenate([column.known, table.born[like]])
+                if column.before is not None:
+                    column.before = [*column.before, *values]
+            column.values = [*column.values, *values]
+        table.born = np.concatenate([table.born, table.born[like]])
+        self.world.facts["anonymous"] = share
 
     def _has_doubtful_date(self) -> bool:
         """Whether an entity that was always there has a date, or names something that has one."""
@@ -447,6 +478,10 @@ class Maker:
         self.surroundings()
         if len(np.unique(self.entities.born)) == 1 and self._has_doubtful_date():
             world.unclear.add(self.entity)
+        if self.entity in world.unclear:  # events that are cut to days come before
+            self.entities.born = np.minimum(self.entities.born, self.first_named())
+        if self.chance(0.2) and self.event_key in self.events.columns:
+            self._anonymous_events()
         world.harmless |= {self.event}
         if world.question is None:
             if self.chance(0.15):
@@ -462,7 +497,7 @@ class Maker:
             else:
                 random.shuffle(names)
             table.columns = {name: table.columns[name] for name in names}
-        if self.chance(0.5):
+        if self.chance(0.5) and not self.needs.get("once"):  # which leaves few events
             val = self.start + int(self.days * random.uniform(0.62, 0.7)) * DAY
             val += int(random.integers(DAY)) * self.pick([0, 0, 1])
             test = val + (self.window * int(random.integers(1, 3)) + 3) * DAY

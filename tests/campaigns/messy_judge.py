@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gelgt
-from campaigns.messy_world import DAY, Question, Table, World, moment
+from campaigns.messy_world import DAY, Column, Question, Table, World, moment
 from gelgt.errors import GelgtError
 
 CHECKED = 120  # seeds of each split whose rows and values are looked at
@@ -56,7 +56,7 @@ def judge(world: World, source: Any) -> Verdict:
 
 
 def _refusal(world: World, text: str, code: str) -> Verdict:
-    names = world.doubtful | world.named
+    names = world.doubtful | world.named | world.unclear
     if any(name.lower() in text.lower() for name in names):
         return Verdict("refused", [f"{code}: {text}"], [])
     return Verdict("wrong", [f"refused, but names none of {sorted(names)}: {code}: {text}"], [])
@@ -232,8 +232,7 @@ class _View:
                 times, born = seed_time[places], self.world.tables[name].born[rows]
                 if late := int(np.sum(born > times)):
                     counts[f"rows of {name} before they came"] = late
-                for column, count in self._early_values(inputs, name, places, rows, times):
-                    counts[f"values of {name}.{column} before they were so"] = count
+                counts |= dict(self._early_values(inputs, name, places, rows, times))
         return [f"{count:,} {what}" for what, count in counts.items()]
 
     def _early_values(self, inputs: Any, name: str, places: Any, rows: Any, times: Any) -> Any:
@@ -247,9 +246,15 @@ class _View:
                     continue
                 cells = _codes(frame.feat_dict[kind], place)[which]
                 before = self._before(name, column, rows)
-                early = (cells != MISSING) & (cells != before) & (described.known[rows] > times)
+                is_ahead = described.known[rows] > times
+                changes = np.array([_changes(described, r) for r in rows.tolist()], bool)
+                early = is_ahead & changes & (cells != MISSING) & (cells != before)
                 if early.any():
-                    yield column, int(early.sum())
+                    yield f"values of {name}.{column} before they were so", int(early.sum())
+                # Hidden where it will change and shown where it will not tells as much.
+                hidden, kept = is_ahead & changes & (cells == MISSING), is_ahead & ~changes
+                if hidden.sum() >= 5 and np.mean(cells[kept] != MISSING) > 0.5:
+                    yield f"values of {name}.{column} hidden only to change", int(hidden.sum())
 
     def _before(self, name: str, column: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """(rows,) the code of the value that stood there before, `MISSING` for none. Times count
@@ -362,6 +367,11 @@ class _View:
         np.add.at(out, (seed, sample.table), 1)
         np.add.at(out, (seed[sample.edge_source], tables + sample.edge_relation), 1)
         return out
+
+
+def _changes(column: Column, row: int) -> bool:
+    """Whether a value of today is another one than before."""
+    return bool(column.values[row] != (None if column.before is None else column.before[row]))
 
 
 def _codes(feature: Any, place: int) -> NDArray[np.int64]:

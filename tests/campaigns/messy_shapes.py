@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from campaigns.messy_base import Maker
-from campaigns.messy_world import ALWAYS, DAY, NEVER, Column, Random, Table, World, cut
+from campaigns.messy_world import ALWAYS, DAY, DAYS, NEVER, Column, Random, Table, World, cut
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,9 @@ def epoch_numbers(m: Maker) -> None:
         [m.time[following] + m.random.integers(30, 3600, len(following)), m.within(alone)]
     )
     order = m.random.permutation(len(owner))
-    form = m.pick(["epoch s", "epoch s", "epoch ms", "epoch us"])
+    form = m.pick(["epoch s", "epoch s", "epoch ms", "epoch us", "epoch f", "us", "digits"])
+    if form in DAYS:
+        born = cut(born, form)
     table = m.add(name, born[order])
     column = m.pick(
         [
@@ -657,7 +659,7 @@ def _along(
 
 @shape("dates inside the entity", takes="leaves", leaves=(0.005, 0.02, *LEAVES))
 def dates_in_entity(m: Maker) -> None:
-    name, form = m.pick(END_DATES), m.form(epochs=0.1)
+    name, form = m.pick(END_DATES), m.odd_form()
     name = m.put(m.entities, name, m.open_ended(m.left, form))
     m.world.facts |= {"column": name, "filled": float(np.mean(m.left < NEVER))}
     m.world.named |= {m.entity, name}
@@ -685,7 +687,8 @@ def dates_in_parents(m: Maker) -> None:
         m.pick(["founded_at", "created_at", "opened_on", "registered_on"]),
         m.times(founded, form),
     )
-    name = m.put(group, m.pick(END_DATES), m.times(closed, form, known=closed))
+    form = form if m.chance(0.5) else m.odd_form()
+    name = m.put(group, m.pick(END_DATES), m.open_ended(closed, form))
     if m.chance(0.6):
         _along(m, group, closed, cut(closed, form), flags=m.chance(0.5))
     m.put_key(m.entities, group, m.group_of)
@@ -700,7 +703,7 @@ def dates_in_events(m: Maker) -> None:
     share = m.share(0.02)
     has = (following >= 0) & m.some(len(following), share)
     known = np.where(has, m.time[following], NEVER)
-    form = m.event_form if m.chance(0.7) else m.form()
+    form = m.event_form if m.chance(0.5) else m.odd_form()
     name = m.pick(
         [
             "returned_at",
@@ -966,6 +969,46 @@ def later_keys(m: Maker) -> None:
     m.world.facts |= {"filled": share, "key": key}
     m.world.doubtful.add(m.line)
     m.world.named |= {m.line, key}
+
+
+@shape("an end in a table of its own", takes="leaves", leaves=LEAVES)
+def end_in_own_table(m: Maker) -> None:
+    """One row for each entity, which has no time but the date of the end."""
+    table = m.add(m.new(["details_held", "memberships", "statuses", "agreements"]), m.entities.born)
+    m.singular[table.name] = "status" if table.name == "statuses" else table.name[:-1]
+    m.put_key(table, m.entities, np.arange(m.count))
+    form = m.odd_form()
+    name = m.put(table, m.pick(END_DATES), m.open_ended(m.left, form))
+    if m.chance(0.5):
+        _along(m, table, m.left, cut(m.left, form), flags=m.chance(0.5))
+    if m.chance(0.3):
+        m.drop_key(table)
+    m.world.doubtful.add(table.name)
+    m.world.named |= {table.name, name}
+    m.world.facts |= {"column": name, "filled": float(np.mean(m.left < NEVER))}
+
+
+@shape("participants", takes="question", birth=("clear", "clear", "none"))
+def participants(m: Maker) -> None:
+    """Entities take part in events by a table of pairs."""
+    guests = m.random.integers(1, 4, len(m.owner))
+    event = np.repeat(np.arange(len(m.owner)), guests)
+    first = np.cumsum(guests) - guests
+    # the host, and others who are there; only the host's place says who made the event
+    who = m.one_of(m.time[event])
+    who[first] = m.owner
+    gap = m.share(0, 0.2)
+    table = m.add(m.new(["participants", "attendances", "crews", "roles"]), m.time[event])
+    is_gap = m.some(table.rows, gap)
+    to_event = m.put_key(table, m.events, m.gaps(event, is_gap, m.pick(["empty", "dangling"])))
+    to_entity = m.put_key(table, m.entities, who)
+    if m.chance(0.5):
+        m.drop_key(table)
+    if m.chance(0.6):
+        m.ask(table.name, (to_entity,), (to_event,), m.event_time)
+    m.world.facts["gap"] = gap
+    m.world.doubtful.add(table.name)
+    m.world.named |= {table.name, to_event}
 
 
 # Beyond the rules of today.

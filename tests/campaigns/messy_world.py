@@ -28,8 +28,19 @@ ALWAYS, NEVER = -(1 << 50), 1 << 50
 DAY = 86_400
 DANGLING = -2  # a key that names a row which is not there; -1 is an empty one
 SOURCES = ("sqlite", "sqlite", "csv", "csv", "parquet", "frames", "arrow", "duckdb")
-DAYS = ("day", "dotted", "slashed")  # forms of times that are cut to days
-EPOCHS = {"epoch s": 1, "epoch ms": 10**3, "epoch us": 10**6}
+# Forms of times that are cut to days; `us` may be read in two ways, `digits` is a number.
+DAYS = ("day", "dotted", "slashed", "us", "digits")
+EPOCHS = {"epoch s": 1, "epoch ms": 10**3, "epoch us": 10**6, "epoch f": 1.0}
+NUMBERS = (*EPOCHS, "digits")
+TEXTS = {
+    "day": "%Y-%m-%d",
+    "dotted": "%d.%m.%Y",
+    "slashed": "%Y/%m/%d",
+    "us": "%m/%d/%Y",
+    "t": "%Y-%m-%dT%H:%M:%S",
+    "z": "%Y-%m-%dT%H:%M:%SZ",
+    "zone": "%Y-%m-%d %H:%M:%S+02:00",
+}
 
 
 def cut(times: Times, form: str) -> Times:
@@ -148,17 +159,20 @@ def cleaned(world: World) -> World:
             columns = {c: column for c, column in columns.items() if column.kind != "time"}
             if (table.born > ALWAYS).all():
                 moment_ = (moments or ["created_at"])[0]
-                columns[moment_] = Column("time", table.born.tolist())
+                # a minute later in doubtful tables: no copy of the time of what their rows name
+                wait = 60 if name in world.doubtful - world.unclear else 0
+                columns[moment_] = Column("time", (table.born + wait).tolist())
                 if name == question.table and question.moment:
                     question = replace(question, moment=(), time=moment_)
         for column in columns.values():
-            column.form = "iso" if column.form in EPOCHS else column.form
+            column.form = "iso" if column.form in NUMBERS else column.form
         tables[name] = replace(table, columns=columns)
     for table in tables.values():
         gone = [c for c, column in table.columns.items() if column.parent not in {"", *tables}]
         for column_ in gone:
             del table.columns[column_]
-    return replace(world, tables=tables, question=question, unclear=set(), doubtful=set())
+    unclear = {name for name in world.unclear if len(np.unique(tables[name].born)) == 1}
+    return replace(world, tables=tables, question=question, unclear=unclear, doubtful=set())
 
 
 def write(world: World, folder: Path, random: Random) -> Any:
@@ -231,6 +245,8 @@ def _values(world: World, column: Column, rows: NDArray[np.int64]) -> list[Any]:
         return [None if v == -1 else lost if v == DANGLING else ids[v] for v in values]
     if column.kind == "time" and column.form in EPOCHS:
         return [None if v is None else v * EPOCHS[column.form] for v in values]
+    if column.form == "digits":
+        return [None if v is None else int(moment(v).strftime("%Y%m%d")) for v in values]
     return values
 
 
@@ -239,14 +255,8 @@ def moment(seconds: int) -> datetime:
 
 
 def _text(seconds: int, form: str) -> str:
-    time = moment(seconds)
-    formats = {
-        "day": "%Y-%m-%d",
-        "dotted": "%d.%m.%Y",
-        "slashed": "%Y/%m/%d",
-        "t": "%Y-%m-%dT%H:%M:%S",
-    }
-    return time.strftime(formats.get(form, "%Y-%m-%d %H:%M:%S"))
+    time = moment(seconds + 7200 * (form == "zone"))
+    return time.strftime(TEXTS.get(form, "%Y-%m-%d %H:%M:%S")).rjust(10, "0")
 
 
 def _cells(world: World, table: Table, order: NDArray[np.int64]) -> dict[str, list[Any]]:
@@ -269,7 +279,7 @@ def _csv(
         cells = _cells(world, table, orders[name])
         for column, values in cells.items():
             described = table.columns[column]
-            if described.kind == "time" and described.form not in EPOCHS:
+            if described.kind == "time" and described.form not in NUMBERS:
                 cells[column] = [None if v is None else _text(v, described.form) for v in values]
             elif described.kind == "flag":
                 cells[column] = [None if v is None else flags[0 if v else 1] for v in values]
@@ -284,8 +294,8 @@ def _arrow(world: World, table: Table, order: NDArray[np.int64], random: Random)
     arrays = {}
     for name, values in _cells(world, table, order).items():
         column = table.columns[name]
-        if column.kind == "time" and column.form not in EPOCHS:
-            if column.form in ("dotted", "slashed", "t"):
+        if column.kind == "time" and column.form not in NUMBERS:
+            if column.form in TEXTS and column.form != "day":
                 arrays[name] = pa.array(
                     [None if v is None else _text(v, column.form) for v in values]
                 )
@@ -320,7 +330,7 @@ def _sqlite(world: World, names: list[str], orders: dict[str, Any], path: Path) 
                 if described.kind == "key":
                     ids = world.tables[described.parent].ids if described.parent else table.ids
                     type_ = "TEXT" if ids and isinstance(ids[0], str) else "INTEGER"
-                elif described.kind == "time" and described.form not in EPOCHS:
+                elif described.kind == "time" and described.form not in NUMBERS:
                     type_ = {"day": "DATE", "iso": "TIMESTAMP"}.get(described.form, "TEXT")
                     cells[column] = [
                         None if v is None else _text(v, described.form) for v in values
