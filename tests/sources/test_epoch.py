@@ -205,3 +205,22 @@ def test_later_rows_are_read_as_the_older_ones(
     frame.loc[39, "seen_at"] = 12  # read together, the values are no times
     with pytest.raises(gelgt.GelgtError, match="must hold times, but holds int64"):
         opened(40, **options)
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_days_written_as_digits(is_text: bool, tmp_path: Path) -> None:
+    """20231225 in a column named like a time is a day; numbers that are no days stay numbers."""
+    days = pd.date_range("2023-12-25", periods=300)
+    digits = days.strftime("%Y%m%d").astype(int)
+    frame = pd.DataFrame({"id": range(300), "order_date": digits, "checked_at": digits + 20})
+    frame.loc[7, "order_date"] = 0
+    source: Any = {"orders": frame}
+    if is_text:
+        frame.to_csv(tmp_path / "orders.csv", index=False)
+        source = tmp_path
+    db = gelgt.open(source)
+    assert db.table("orders").time_col == "order_date"
+    assert db.table("orders").columns["checked_at"] == "int64", "20231232 is no day"
+    read = db.read("orders").column("order_date").to_pylist()
+    assert read[:299] == [day.to_pydatetime() for day in days.delete(7)]
+    assert read[299] is None

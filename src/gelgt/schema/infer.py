@@ -319,9 +319,11 @@ def says_overwritten(name: str) -> bool:
 
 
 def ends(columns: Sequence[ColumnFacts]) -> list[str]:
-    """The dates of what happens to a row, and of its end: it exists before."""
+    """The dates that may be those of what happens to a row, such as its end: it exists before. A
+    birth or a foundation says nothing of that."""
     times = [c for c in columns if c.type == "timestamp" and c.nulls]
-    return [c.name for c in times if _says(c.name, (*_HAPPENED, "death", "died"))]
+    before = tuple(word for word in _LIFE if word not in ("death", "died"))
+    return [c.name for c in times if not _says(c.name, before)]
 
 
 def time_candidates(

@@ -1,13 +1,16 @@
-"""Numbers that count from 1970: those of a column that is named or declared like a time, if all of
-them lie in the years 1990 to 2100 in one unit, whatever the source stores them as.
+"""Numbers that are times, in a column that is named or declared like one: they count from 1970, if
+all of them lie in the years 1990 to 2100 in one unit, or are days written as 20240531, whatever the
+source stores them as.
 
 0 and -1 stand for a missing time, as does a word such as NA.
 """
 
 import re
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from gelgt.schema.names import words
 from gelgt.sources.canonical import TIME
@@ -15,6 +18,8 @@ from gelgt.sources.text_types import parse_all_numbers
 
 _FROM, _TO = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+DIGITS = "days as YYYYMMDD"
+_FIRST_DAY, _LAST_DAY = 1900_01_01, 2100_12_31
 _UNSET = pa.array([0.0, -1.0])
 # Words at the end of a name that say how a time is counted: `created_utc`, `time_ms`.
 _COUNTED = frozenset(
@@ -58,10 +63,10 @@ def is_timelike(name: str) -> bool:
 
 
 class EpochProfile:
-    """The units in which the values of a column may count from 1970, batch by batch."""
+    """The units in which the values of a column may be times, batch by batch."""
 
     def __init__(self) -> None:
-        self._units = list(_UNITS)
+        self._units = [DIGITS, *_UNITS]
         self._has_values = False
 
     @property
@@ -78,11 +83,37 @@ class EpochProfile:
         low, high = extremes["min"].as_py(), extremes["max"].as_py()
         if low is not None:
             self._has_values = True
-            self._units = [u for u, n in _UNITS.items() if u in self._units and _fits(low, high, n)]
+            self._units = [u for u in self._units if _fits(numbers, low, high, u)]
 
 
-def _fits(low: float, high: float, scale: int) -> bool:
-    return _FROM * scale <= low and high < _TO * scale
+def _fits(numbers: pa.Array, low: float, high: float, unit: str) -> bool:
+    if unit == DIGITS:
+        is_day = low >= _FIRST_DAY and high <= _LAST_DAY
+        return is_day and bool(np.all(_as_digits(_days(numbers)) == _filled(numbers)))
+    return _FROM * _UNITS[unit] <= low and high < _TO * _UNITS[unit]
+
+
+def _filled(numbers: pa.Array) -> NDArray[np.float64]:
+    filled: NDArray[np.float64] = numbers.drop_null().to_numpy(zero_copy_only=False)
+    return filled.astype(np.float64)
+
+
+def _days(numbers: pa.Array) -> NDArray[np.datetime64]:
+    """Days from numbers such as 20240531; without those that are missing."""
+    digits = _filled(numbers).astype(np.int64)
+    months = (digits // 10_000 - 1970) * 12 + digits // 100 % 100 - 1
+    days: NDArray[np.datetime64] = months.astype("M8[M]").astype("M8[D]")
+    days += (digits % 100 - 1).astype("m8[D]")
+    return days
+
+
+def _as_digits(days: NDArray[np.datetime64]) -> NDArray[np.int64]:
+    """Numbers such as 20240531: another one than what a day was made of shows that it is none."""
+    months = days.astype("M8[M]")
+    count = months.astype(np.int64)
+    day = (days - months.astype("M8[D]")).astype(np.int64) + 1
+    digits: NDArray[np.int64] = (1970 + count // 12) * 10_000 + (count % 12 + 1) * 100 + day
+    return digits
 
 
 def _numbers(values: pa.Array) -> pa.Array | None:
@@ -98,8 +129,14 @@ def _numbers(values: pa.Array) -> pa.Array | None:
 
 def from_epoch(values: pa.Array, unit: str) -> pa.Array:
     """Times from numbers or texts of numbers; what is finer than a microsecond is cut."""
-    numbers, scale = _numbers(values), _UNITS[unit]
+    numbers = _numbers(values)
     assert numbers is not None
+    if unit == DIGITS:
+        filled = _days(numbers).astype("M8[us]")
+        out = np.full(len(numbers), np.datetime64("NaT"), "M8[us]")
+        out[numbers.is_valid().to_numpy(zero_copy_only=False)] = filled
+        return pa.array(out, TIME)
+    scale = _UNITS[unit]
     if scale > 10**6:
         numbers = pc.divide(numbers, scale // 10**6)
     else:

@@ -20,7 +20,7 @@ from gelgt.meter import Work
 from gelgt.schema.model import Finding, ForeignKey
 from gelgt.sources.canonical import STRINGS, TIME, canonical_array, canonical_name, canonical_type
 from gelgt.sources.digest import Digest, RowDigest
-from gelgt.sources.epoch import EpochProfile, from_epoch, is_timelike
+from gelgt.sources.epoch import DIGITS, EpochProfile, from_epoch, is_timelike
 from gelgt.sources.raw import RawTable
 from gelgt.sources.table_file import TableFile, read_batches
 from gelgt.sources.text_types import TextProfile, parse_numbers, parse_text
@@ -181,7 +181,8 @@ def _settle(staged: StagedTable, raw: RawTable, forced: Mapping[str, str]) -> No
         is_forced = kind in _AS_IT_IS
         if column.epoch is not None and column.epoch.unit and kind not in (*_AS_IT_IS, "numerical"):
             changes[name] = (TIME, column.epoch.unit)
-            message = f"numbers read as {column.epoch.unit} since 1970"
+            since = "" if column.epoch.unit == DIGITS else " since 1970"
+            message = f"numbers read as {column.epoch.unit}{since}"
             staged.findings.append(Finding("epoch_time", staged.name, name, message=message))
         elif column.text is not None:
             if is_forced and not raw.is_text:
