@@ -31,8 +31,7 @@ from gelgt.features.versions import as_known
 from gelgt.meter import Work
 from gelgt.schema.model import ColumnKind, TableSchema
 from gelgt.sources.database import Database
-from gelgt.sources.event_dates import STRAY_TIMES, seen_since
-from gelgt.sources.row_times import NEVER, RowTimes
+from gelgt.sources.row_times import NEVER, STRAY_TIMES, RowTimes, seen_since
 
 # quantiles come from at most this many rows, evenly spaced; up to here they are exact
 SAMPLE_ROWS = 1 << 20

@@ -43,8 +43,7 @@ from gelgt.graph.arrays import ArrayWriter, RowWriter, load_array
 from gelgt.schema.model import EventDate, Rest
 from gelgt.sources.canonical import ARROW_TYPES
 from gelgt.sources.database import Database
-from gelgt.sources.event_dates import seen_since
-from gelgt.sources.row_times import NEVER, RowTimes
+from gelgt.sources.row_times import NEVER, RowTimes, seen_since
 
 Seconds = NDArray[np.int64]
 BLOCK = 1 << 16  # rows that are written at a time

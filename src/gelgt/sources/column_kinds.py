@@ -11,8 +11,11 @@ from gelgt.schema.kinds import infer_kind, sample_batches
 from gelgt.schema.model import ColumnKind, DatabaseSchema
 from gelgt.sources.canonical import ARROW_TYPES
 from gelgt.sources.database import Database
-from gelgt.sources.event_dates import TELLS
 from gelgt.sources.row_times import RowTimes, instant
+
+# How the evidence of a column begins that is ignored because of what it tells of the future
+# (event_dates.py), at whatever time kinds are inferred.
+TELLS, OVERWRITTEN, ALONG = HIDDEN = "tells whether", "overwritten", "written along with"
 
 
 def inferred_kinds(
@@ -42,7 +45,7 @@ def with_kinds_until(db: Database, until: Any) -> Database:
         columns = [
             c
             for c, kind in table.kinds.items()
-            if kind.origin == "inferred" and not kind.evidence.startswith(TELLS)
+            if kind.origin == "inferred" and not kind.evidence.startswith(HIDDEN)
         ]
         kinds = inferred_kinds(db, name, columns, until, times)
         changed = {

@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 
 from gelgt.schema.model import DatabaseSchema, Dating, ForeignKey, TableSchema, dated_text
 from gelgt.sources.database import Database
-from gelgt.sources.row_times import NEVER, TIMELESS, RowTimes, Times, instant
-from gelgt.sources.time_columns import for_long
+from gelgt.sources.row_times import NEVER, TIMELESS, RowTimes, Times, for_long, instant
 
 FILLED = 0.98  # share of rows in which a key is filled that is always filled
 NEWEST = 0.02  # share of rows in which a key may name the newest row without deciding
@@ -381,12 +380,12 @@ class _Keys:
         ]
         return min(shares, default=1.0), max(shares, default=1.0)
 
-    def lasting(self, column: str) -> float:
+    def lasting(self, column: str, among: Sequence[str]) -> float:
         """How much speaks for rows that were written long after what a key names: timed rows go on
-        to name it, the other keys name rows that came long after it, or the row is itself named
-        only then."""
+        to name it, keys that are not `among` those that date name rows that came long after it, or
+        the row is itself named only then."""
         own, evidence = self.times[column], self.evidence
-        others = [other for other in self.times if other != column]
+        others = [other for other in self.times if other not in among]
         shares = [
             evidence.lasting(self.parents[column]),
             evidence.long_after(own, evidence.first_named(self.table.name)),
@@ -514,7 +513,8 @@ def _written_later(keys: _Keys, groups: Sequence[tuple[str, ...]]) -> str:
 
     One group of keys to rows that do not last is enough: a row is as new as the newest of them.
     """
-    shares = {column: keys.lasting(column) for group in groups for column in group}
+    columns = [column for group in groups for column in group]
+    shares = {column: keys.lasting(column, columns) for column in columns}
     lasting = [max(shares[column] for column in group) for group in groups]
     if min(lasting) <= RARELY_LASTING:
         return ""
@@ -548,7 +548,7 @@ def _doubt(keys: _Keys, required: Sequence[tuple[str, ...]]) -> str:
         if len(group) > 1 or keys.filled(group[0])[0] >= FILLED:
             continue
         rest = [c for c in keys.times if c not in group and keys.filled(c)[0] >= FILLED]
-        if any(keys.lasting(c) <= RARELY_LASTING for c in rest):
+        if any(keys.lasting(c, rest) <= RARELY_LASTING for c in rest):
             column, rows = group[0], len(keys.times[group[0]])
             empty = int(np.count_nonzero(~keys.evidence_of(column)))
             others = " and ".join(rest)

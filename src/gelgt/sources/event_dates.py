@@ -32,15 +32,14 @@ from numpy.typing import NDArray
 from gelgt.schema.infer import says_overwritten
 from gelgt.schema.manifest import parse_event_dates
 from gelgt.schema.model import ColumnKind, DatabaseSchema, Dating, EventDate, Rest, TableSchema
+from gelgt.sources.column_kinds import ALONG, OVERWRITTEN, TELLS
 from gelgt.sources.database import Database
 from gelgt.sources.dating import coarse
 from gelgt.sources.processes import core_count
 from gelgt.sources.resolve import Stated, as_tuple, stated_kinds
-from gelgt.sources.row_times import NEVER, TIMELESS, RowTimes, instant
+from gelgt.sources.row_times import NEVER, STRAY_TIMES, TIMELESS, RowTimes, instant, seen_since
 
-TELLS = "tells whether"  # how the evidence of an ignored column begins
 LATE = 1e-3  # share of dates that must lie after their rows: a few typing errors do not count
-STRAY_TIMES = 0.01  # share of the rows of a table that may have wrong times
 STRAY = 1e-3  # share of rows without a date in which a filled column may have another value
 RATIO = 0.1  # and how rare that must be beside the rows with the date
 # One in so many pairs of unrelated columns looks as if they belonged. Of values other than null,
@@ -85,29 +84,6 @@ def known_ahead(entry: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(as_tuple(entry.get("known_ahead")))
 
 
-def seen_since(times: RowTimes, table: str, until: int, share: float = 0.0) -> NDArray[np.int64]:
-    """(rows,) since when a model may see each row: its own time, and in a table that is always
-    visible the first time of the database, before which there are no seeds. A birthday before it
-    hides nothing.
-
-    Args:
-        until: Microseconds since 1970; only rows up to it count as the first.
-        share: Of the rows of each table, those that may come before the first: a few wrong dates.
-    """
-    own = times.of(table)
-    if not np.any(own == TIMELESS):
-        return own
-    first = NEVER
-    for name, schema in times.db.schema.tables.items():
-        if schema.has_time:
-            moments = times.of(name)
-            known = moments[(moments != TIMELESS) & (moments <= until)]
-            if len(known):
-                place = int(share * len(known))
-                first = min(first, int(np.partition(known, place)[place]))
-    return np.where(own == TIMELESS, first, own)
-
-
 def date_columns(table: TableSchema, ahead: Iterable[str] = ()) -> tuple[str, ...]:
     """The dates of a table but for its time, its keys and those that are known ahead."""
     others = {table.time_col, *table.key_columns, *ahead}
@@ -133,8 +109,8 @@ def _inferred(
     ignored = {c: f"{TELLS} '{date}' is filled" for date in dates for c in found[date].telling}
     for date in dates:
         if is_overwritten(times, table, date):
-            ignored[date] = "overwritten by the newest event"
-            ignored |= dict.fromkeys(found[date].filled, f"written along with '{date}'")
+            ignored[date] = f"{OVERWRITTEN} by the newest event"
+            ignored |= dict.fromkeys(found[date].filled, f"{ALONG} '{date}'")
     chosen = {
         c: ColumnKind("ignored", evidence=why)
         for c, why in ignored.items()

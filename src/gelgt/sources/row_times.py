@@ -26,6 +26,8 @@ from gelgt.sources.times import microseconds
 
 TIMELESS: int = int(np.iinfo(np.int64).min)  # visible at every time
 NEVER: int = int(np.iinfo(np.int64).max)  # visible at none
+STRAY_TIMES = 0.01  # share of the rows of a table that may have wrong times
+_DAY = 86_400 * 10**6  # µs
 
 Times = NDArray[np.int64]
 _BLOCK = 1 << 20
@@ -174,3 +176,33 @@ def is_there(
 def text_of(micros: int) -> str:
     """Microseconds since 1970 as ISO text."""
     return str(np.datetime64(micros, "us")).replace("T", " ")
+
+
+def seen_since(times: RowTimes, table: str, until: int, share: float = 0.0) -> NDArray[np.int64]:
+    """(rows,) since when a model may see each row: its own time, and in a table that is always
+    visible the first time of the database, before which there are no seeds. A birthday before it
+    hides nothing.
+
+    Args:
+        until: Microseconds since 1970; only rows up to it count as the first.
+        share: Of the rows of each table, those that may come before the first: a few wrong dates.
+    """
+    own = times.of(table)
+    if not np.any(own == TIMELESS):
+        return own
+    first = NEVER
+    for name, schema in times.db.schema.tables.items():
+        if schema.has_time:
+            moments = times.of(name)
+            known = moments[(moments != TIMELESS) & (moments <= until)]
+            if len(known):
+                place = int(share * len(known))
+                first = min(first, int(np.partition(known, place)[place]))
+    return np.where(own == TIMELESS, first, own)
+
+
+def for_long(low: int, high: int) -> int:
+    """From how many microseconds on a row counts as named for long, in a database that spans some
+    time: a tenth of it; two weeks where that is more, but never above a quarter."""
+    span = max(high - low, 0)
+    return max(1, min(max(span // 10, 14 * _DAY), span // 4))

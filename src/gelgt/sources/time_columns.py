@@ -23,6 +23,7 @@ from functools import cache
 from gelgt.schema.infer import ColumnFacts, ends, time_candidates
 from gelgt.schema.model import Finding, ForeignKey, PrimaryKey, TimeColumn
 from gelgt.sources.probe import StagedProbe
+from gelgt.sources.row_times import for_long
 
 EMPTY = 0.02  # share of the named rows that may lack the date
 LATE = 0.5  # share of the naming rows that may come before it
@@ -73,20 +74,30 @@ def choose_times(
         until: `inferred_until`, where it is stated.
     """
     candidates = {
-        name: time_candidates(name, columns, keys[name], probe)
+        name: _candidates(name, columns, keys[name], probe)
         for name, columns in facts.items()
         if name not in stated
     }
-    for name, found in candidates.items():
-        # The date of a folder counts from midnight, before most of its rows exist: a time of the
-        # rows themselves comes first, however it is called.
-        found.sort(key=lambda time: time.column in probe.tables[name].partitions)
     times = Times(dict(stated) | {name: next(iter(c), None) for name, c in candidates.items()})
     if probe is not None:
         times.until = _inferred_until(times.chosen, probe) if until is None else until
     if times.until is not None:
         _Veto(candidates, facts, keys, foreign, probe, times).apply()
     return times
+
+
+def _candidates(
+    name: str, columns: list[ColumnFacts], key: PrimaryKey | None, probe: StagedProbe
+) -> list[TimeColumn]:
+    """What may be the time of a table. The date of a folder counts from midnight, before most of
+    its rows exist: a time of the rows themselves comes first, however it is called."""
+    partitions = probe.tables[name].partitions
+    own = [column for column in columns if column.name not in partitions]
+    found = time_candidates(name, own, key, probe)
+    if not partitions:
+        return found
+    every = time_candidates(name, columns, key, probe)
+    return [*found, *(time for time in every if time.column in partitions)]
 
 
 def _inferred_until(chosen: Mapping[str, TimeColumn | None], probe: StagedProbe) -> int | None:
@@ -358,10 +369,3 @@ class _Veto:
             and self.probe.key_type(child, column) == self.probe.key_type(fk.table, key)
             for column, key in zip(fk.columns, referred)
         )
-
-
-def for_long(low: int, high: int) -> int:
-    """From how many microseconds on a row counts as named for long, in a database that spans some
-    time: a tenth of it; two weeks where that is more, but never above a quarter."""
-    span = max(high - low, 0)
-    return max(1, min(max(span // 10, 14 * _DAY), span // 4))
