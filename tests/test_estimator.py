@@ -196,7 +196,8 @@ def leaky() -> gelgt.Database:
     owners = [i % 60 for i in range(600)]
     times = pd.Timestamp("2024-03-01") + pd.to_timedelta(range(0, 3_000, 5), "h")
     visits = pd.DataFrame({"id": range(600), "user_id": owners, "at": times})
-    return gelgt.open({"users": users, "visits": visits})
+    # as if the end were known ahead
+    return gelgt.open({"users": users, "visits": visits}, schema={"users": {"event_dates": {}}})
 
 
 def test_fit_warns_of_leaks_before_and_after() -> None:

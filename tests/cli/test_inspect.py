@@ -10,7 +10,7 @@ import yaml
 
 from gelgt.schema.report import inspect
 from gelgt.sources import open as open_source
-from wide_database import wide_database
+from wide_database import EVENTS, wide_database
 
 Run = Callable[..., Any]
 
@@ -68,8 +68,17 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wide_database(tmp_path_factory.mktemp("wide") / "wide.db")
 
 
-def test_a_wide_schema_fits_on_two_screens(run: Run, wide: Path) -> None:
-    result = run("inspect", wide)
+@pytest.fixture
+def known(tmp_path: Path) -> tuple[object, ...]:
+    """States that no date of an event is unknown before it happens."""
+    (tmp_path / "known.yaml").write_text(
+        "".join(f"{name}: {{event_dates: {{}}}}\n" for name in EVENTS)
+    )
+    return "--schema", tmp_path / "known.yaml"
+
+
+def test_a_wide_schema_fits_on_two_screens(run: Run, wide: Path, known: tuple[object, ...]) -> None:
+    result = run("inspect", wide, *known)
     lines = result.out.splitlines()
     assert lines[0].endswith("68 tables, 3,243 rows")
     assert len(lines) <= 100
@@ -84,8 +93,10 @@ def test_a_wide_schema_fits_on_two_screens(run: Run, wide: Path) -> None:
     assert "manifest" not in result.out
 
 
-def test_a_wide_schema_in_json_keeps_everything(run: Run, wide: Path) -> None:
-    report = run("inspect", wide, "--json").json
+def test_a_wide_schema_in_json_keeps_everything(
+    run: Run, wide: Path, known: tuple[object, ...]
+) -> None:
+    report = run("inspect", wide, "--json", *known).json
     assert len(report["tables"]) == 68
     assert all(f["severity"] in ("leak", "warning", "notice") for f in report["findings"])
     late = [f for f in report["findings"] if f["code"] == "suspected_leak"]
@@ -112,14 +123,19 @@ def test_one_table_with_its_columns(run: Run, wide: Path) -> None:
 
 def test_how_few_tables_are_dated(run: Run, shop_source: Path, tmp_path: Path) -> None:
     """With the YAML that states otherwise."""
-    (tmp_path / "schema.yaml").write_text("orders: {time_col: null}")
+    (tmp_path / "schema.yaml").write_text("order_items: {time_col: null}")
     lines = run("inspect", shop_source, "--schema", tmp_path / "schema.yaml").out.splitlines()
-    about = lines.index("  orders: as new as customers.signed_up_at (through customer_id)")
+    (about,) = (i for i, line in enumerate(lines) if line.startswith("  order_items: as new as"))
     assert about > lines.index("Tables without a time column")
-    stated = [line.removeprefix("    to state otherwise: ") for line in lines[about + 1 :][:2]]
-    assert [yaml.safe_load(line) for line in stated] == [
-        {"orders": {"dated_by": None}},
-        {"orders": {"time_col": "placed_at"}},
+    through = "(through order_id, customer_id)"
+    expected = f"  order_items: as new as orders.placed_at and customers.signed_up_at {through}"
+    assert lines[about] == expected
+    stated = [line.removeprefix("    to state otherwise: ") for line in lines[about + 1 :][:4]]
+    assert [yaml.safe_load(line)["order_items"] for line in stated] == [
+        {"dated_by": "order_id"},
+        {"dated_by": "customer_id"},
+        {"dated_by": None},
+        {"time_col": "ordered_at"},
     ]
 
 

@@ -67,20 +67,29 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def leaky_run(run: Run, leaky: Path, tmp_path: Path) -> Any:
-    result = run("train", leaky, SENTENCE, "--out", tmp_path / "run", *TINY)
+def leaky_run(run: Run, leaky: Path, known: tuple[object, ...], tmp_path: Path) -> Any:
+    result = run("train", leaky, SENTENCE, "--out", tmp_path / "run", *TINY, *known)
     assert result.code == 0, result.err
     return tmp_path / "run", result
 
 
-def test_task_says_the_findings_of_its_tables(run: Run, leaky: Path) -> None:
-    result = run("task", leaky, SENTENCE, "--dry-run")
+@pytest.fixture
+def known(tmp_path: Path) -> tuple[object, ...]:
+    """States that no date is unknown before it happens, which would hide the leak."""
+    (tmp_path / "known.yaml").write_text("customers: {event_dates: {}}")
+    return "--schema", tmp_path / "known.yaml"
+
+
+def test_task_says_the_findings_of_its_tables(
+    run: Run, leaky: Path, known: tuple[object, ...]
+) -> None:
+    result = run("task", leaky, SENTENCE, "--dry-run", *known)
     notes = [line for line in result.err.splitlines() if line.startswith("note: ")]
     assert notes[0].startswith("note: leak: customers.cancelled_at (")
     assert "customers: {kinds: {cancelled_at: ignored}}" in notes[0]
     assert notes[-1] == f"note: … and 1 notice about these tables: gelgt inspect {leaky}"
     assert "leak" not in result.out
-    findings = run("task", leaky, SENTENCE, "--dry-run", "--json").json["findings"]
+    findings = run("task", leaky, SENTENCE, "--dry-run", "--json", *known).json["findings"]
     assert [(f["severity"], f["code"], f["table"], f["column"]) for f in findings] == [
         ("leak", "suspected_leak", "customers", "cancelled_at"),
         ("notice", "constant_column", "customers", "country"),
@@ -116,9 +125,12 @@ def test_train_names_the_share_of_a_leak(run: Run, leaky: Path, leaky_run: Any) 
     assert codes == ["suspected_leak", "constant_column"]
 
 
-def test_an_answered_leak_is_silent(run: Run, leaky: Path, tmp_path: Path) -> None:
-    """The YAML that `inspect` gives, pasted as it is."""
-    lines = run("inspect", leaky).out.splitlines()
+def test_an_answered_leak_is_silent(
+    run: Run, leaky: Path, known: tuple[object, ...], tmp_path: Path
+) -> None:
+    """The YAML that `inspect` gives, pasted as it is; and a date that is hidden is no leak."""
+    assert "leak" not in run("task", leaky, SENTENCE, "--dry-run").err
+    lines = run("inspect", leaky, *known).out.splitlines()
     yaml = "\n".join(line.removeprefix("  ") for line in lines[lines.index("  tables:") :])
     (tmp_path / "answers.yaml").write_text(yaml)
     stated = ("--schema", tmp_path / "answers.yaml")

@@ -47,16 +47,16 @@ def test_findings_of_these_tables_without_hidden_columns() -> None:
 
 def test_an_error_names_its_answers() -> None:
     repair = {"tables": {"refunds": {"dated_by": "order_id"}}}
-    undecided = Finding("undecided_time", "refunds", None, 9, "two readings", repair=repair)
-    no_answer = Finding("undecided_time", "gifts", "sent", 9, "two more readings")
+    undecided = Finding("no_times", "refunds", None, 9, "two readings", repair=repair)
+    no_answer = Finding("no_times", "gifts", "sent", 9, "two more readings")
     leak = Finding("suspected_leak", "a", "b")
     with pytest.raises(GelgtError) as error:
         check_answered([undecided, no_answer, leak], ())
     assert error.value.code == "unanswered_findings"
-    assert "undecided_time:refunds: two readings" in error.value.message
+    assert "no_times:refunds: two readings" in error.value.message
     assert "refunds: {dated_by: order_id}" in error.value.hint
-    assert "--accept undecided_time:refunds --accept undecided_time:gifts.sent" in error.value.hint
+    assert "--accept no_times:refunds --accept no_times:gifts.sent" in error.value.hint
     with pytest.raises(GelgtError, match="1 finding would"):
-        check_answered([undecided, no_answer], ["undecided_time:refunds"])
-    check_answered([undecided, no_answer], ["undecided_time:refunds", "undecided_time:gifts.sent"])
+        check_answered([undecided, no_answer], ["no_times:refunds"])
+    check_answered([undecided, no_answer], ["no_times:refunds", "no_times:gifts.sent"])
     check_answered([leak], ())

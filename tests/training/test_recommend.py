@@ -58,7 +58,10 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
             bought_at TEXT, FOREIGN KEY(region, sku) REFERENCES products(region, sku));
         """
     )
-    users = [(user, str(START), int(rng.integers(18, 80))) for user in range(50)]
+    users = [
+        (user, str(START - pd.Timedelta(days=user)), int(rng.integers(18, 80)))
+        for user in range(50)
+    ]
     products = [
         ("ab"[i % 2], i, round(float(rng.random()), 3), str(START + pd.Timedelta(days=20 + 10 * i)))
         for i in range(20)
