@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import gelgt
+from gelgt.inference.seeds import choose_seeds
 from gelgt.sources.row_times import NEVER, RowTimes, instant
 from gelgt.tasks.population import existing
 
@@ -70,6 +71,9 @@ def test_a_member_without_a_visit_is_there_from_the_newest_visit_on() -> None:
     before, after = (np.datetime64(newest + pd.Timedelta(days=n), "us") for n in (-1, 1))
     assert 7 not in existing(db, "members", before)
     assert 7 in existing(db, "members", after)
+    task = db.task("PREDICT COUNT(visits.*, 0, 30, days) = 0 FOR EACH members.id")
+    asked = choose_seeds(db, db.graph(), task, at=after)
+    assert len(asked.rows) == MEMBERS, "all are predicted, also those without a visit"
 
 
 @pytest.mark.parametrize("share", [0.005, 0.015])

@@ -101,7 +101,9 @@ def choose_seeds(
     second = seconds(moment)
     if entities is None:
         rows = population(task, db, moment)
-        rows = rows[graph.node_time[graph.nodes(task.entity_table, rows)] != NEVER]
+        created = graph.node_time[graph.nodes(task.entity_table, rows)]
+        is_dated = (created != NEVER) | db.table(task.entity_table).is_named_first
+        rows = rows[is_dated]
         notices += _about_future(db, task)
         if len(rows) == 0:
             raise GelgtError(
