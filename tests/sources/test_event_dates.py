@@ -228,3 +228,12 @@ def test_the_end_of_some_is_not_overwritten() -> None:
     table = gelgt.open({"users": users, "events": events}).table("users")
     assert table.kinds["cancelled_at"].kind == "timestamp"
     assert [date.column for date in table.event_dates or ()] == ["cancelled_at"]
+
+
+def test_a_date_that_stands_for_none_is_ignored_with_what_comes_along() -> None:
+    """1900-01-01 is written where there is no end: hidden ends would differ from it."""
+    frames = visits(note=lambda f, rng: where(f["ended_at"].isna(), None, "x"))
+    frames["visits"]["ended_at"] = frames["visits"]["ended_at"].fillna(pd.Timestamp("1900-01-01"))
+    kinds = gelgt.open(frames).table("visits").kinds
+    assert [kinds[name].kind for name in ("ended_at", "note")] == ["ignored", "ignored"]
+    assert kinds["ended_at"].evidence.startswith("stands for none")

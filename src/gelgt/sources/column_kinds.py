@@ -15,7 +15,8 @@ from gelgt.sources.row_times import RowTimes, instant
 
 # How the evidence of a column begins that is ignored because of what it tells of the future
 # (event_dates.py), at whatever time kinds are inferred.
-TELLS, OVERWRITTEN, ALONG = HIDDEN = "tells whether", "overwritten", "written along with"
+HIDDEN = "tells whether", "overwritten", "written along with", "stands"
+TELLS, OVERWRITTEN, ALONG, PLACEHOLDER = HIDDEN
 
 
 def inferred_kinds(

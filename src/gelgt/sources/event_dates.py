@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from gelgt.schema.infer import says_overwritten
 from gelgt.schema.manifest import parse_event_dates
 from gelgt.schema.model import ColumnKind, DatabaseSchema, Dating, EventDate, Rest, TableSchema
-from gelgt.sources.column_kinds import ALONG, OVERWRITTEN, TELLS
+from gelgt.sources.column_kinds import ALONG, OVERWRITTEN, PLACEHOLDER, TELLS
 from gelgt.sources.database import Database
 from gelgt.sources.dating import coarse
 from gelgt.sources.processes import core_count
@@ -52,7 +52,9 @@ OFTEN = 3  # rows that name a row whose date may follow each of them
 ERROR = 0.05  # of a column that tells a date, averaged over rows with and without it
 FEWEST = 10  # rows with and without a date from which a column can tell it
 VALUES = 32  # of a column that are counted one by one
-FAR = instant("2070-01-01")  # dates from then on (9999-12-31) stand for none
+# Dates from then on (9999-12-31) stand for none, and dates before then (1900-01-01) where several
+# rows have the same.
+FAR, OLD = instant("2070-01-01"), instant("1902-01-01")
 
 Mask = NDArray[np.bool_]
 
@@ -108,8 +110,11 @@ def _inferred(
     found = _along_with(db, table, dates, others, times, until)
     ignored = {c: f"{TELLS} '{date}' is filled" for date in dates for c in found[date].telling}
     for date in dates:
-        if is_overwritten(times, table, date):
-            ignored[date] = f"{OVERWRITTEN} by the newest event"
+        why = f"{OVERWRITTEN} by the newest event" if is_overwritten(times, table, date) else ""
+        if has_placeholder(db, table, date):
+            why = f"{PLACEHOLDER} for none in some rows, which are seen to have no date"
+        if why:
+            ignored[date] = why
             ignored |= dict.fromkeys(found[date].filled, f"{ALONG} '{date}'")
     chosen = {
         c: ColumnKind("ignored", evidence=why)
@@ -122,6 +127,15 @@ def _inferred(
     )
     table = replace(table, event_dates=event_dates, kinds={**table.kinds, **chosen})
     return _without_keys(table, followed)
+
+
+def has_placeholder(db: Database, table: TableSchema, date: str) -> bool:
+    """Whether several rows have the same date long ago in place of none: hidden, the dates of other
+    rows would differ from it."""
+    batches = db.batches(table.name, [date])
+    values = np.concatenate([np.zeros(0, np.int64), *(_microseconds(b.column(0)) for b in batches)])
+    old = values[values < OLD]
+    return len(old) >= FEW and int(np.unique(old, return_counts=True)[1].max()) >= FEW
 
 
 def is_overwritten(times: RowTimes, table: TableSchema, date: str) -> bool:
@@ -202,7 +216,7 @@ def _along_with(
             own, start = moments[some], some.stop
             exists = own != NEVER  # rows that are never visible show nothing
             values = np.stack([_microseconds(batch.column(date)) for date in dates])[:, exists]
-            has_date = values < FAR
+            has_date = (values < FAR) & (values >= OLD)
             late += (has_date & (values > since[some][exists])).sum(1)
             filled += has_date.sum(1)
             found, which = np.unique(bits @ has_date, return_inverse=True)
