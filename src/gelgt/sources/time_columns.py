@@ -234,7 +234,8 @@ class _Veto:
     def _reason(self, name: str, column: str) -> str:
         """Why a date is no time of its rows; empty where it may be."""
         facts = self.probe.tables[name].columns[column]
-        if facts.low == facts.high and self.probe.tables[name].rows > 1:
+        filled = self.probe.tables[name].rows - facts.nulls
+        if facts.low == facts.high and filled >= FEWEST:
             return "the same in all rows"
         if reason := self._emptiness(name, column):
             return reason
