@@ -319,7 +319,7 @@ def epoch_numbers(m: Maker) -> None:
 
 # 3. Keys that are overwritten, and others that look like them.
 def _once_stratum(m: Maker) -> None:
-    """Whoever has ordered once may be one of those who never come again: not judged."""
+    """A customer who has ordered once may never come again: not judged."""
     owner, time = m.owner, m.time
 
     def stratum(at: int) -> NDArray[np.int64]:
@@ -469,7 +469,7 @@ def harmless_keys(m: Maker) -> None:
         m.put_key(table, m.events, chosen)
         if m.chance(0.5):
             m.put_key(table, m.entities, m.owner[chosen])
-        m.world.is_fair = False  # whoever books will come
+        m.world.is_fair = False  # a booking means a visit
         m.world.harmless.add(table.name)
 
 

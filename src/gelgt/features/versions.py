@@ -13,7 +13,7 @@ always visible has none for dates before the first time of the database: there a
     delivered_at   missing         missing         day 5
 
 The limit of a seed is the first second that it may not see, as in the sampler: a date at the limit
-or after it is missing. Whoever reads features reads them by the number of a version, so a masked
+or after it is missing. Features are read by the number of a version, so a masked
 row is a row like any other.
 
     version-row.npy      (V,) the row of each version; versions of one row lie together

@@ -1,7 +1,7 @@
 """Dates inside rows that a model must not know before they happen, inferred from the rows.
 
-`orders.cancelled_at` is empty while an order is open. Whoever reads it for a time before the
-cancellation reads the future, and so does whoever reads what was written along with it:
+`orders.cancelled_at` is empty while an order is open. A seed before the cancellation must read
+neither the date nor the columns that were written along with it:
 
     filled     `cancel_reason` is empty, and `is_active` true, wherever `cancelled_at` is empty.
                Before the date a model reads them as what they are there.
@@ -42,7 +42,7 @@ from gelgt.sources.row_times import NEVER, STRAY_TIMES, TIMELESS, RowTimes, inst
 LATE = 1e-3  # share of dates that must lie after their rows: a few typing errors do not count
 STRAY = 1e-3  # share of rows without a date in which a filled column may have another value
 RATIO = 0.1  # and how rare that must be beside the rows with the date
-# One in so many pairs of unrelated columns looks as if they belonged. Of values other than null,
+# The logarithm of how rarely unrelated columns may look related. Of values other than null,
 # the most frequent one is taken, which is some value in any case.
 CHANCE, CHANCE_OF_NULL = np.log(1000), np.log(20)
 FEW = 3  # rows below which a deviation is hidden without such proof, because that costs nothing
